@@ -21,9 +21,9 @@ const CONNECTIONS: usize = 256;
 /// Connections beyond all places, until an older one is closed: more than a turn of the loop
 /// accepts.
 const COMING: usize = 256;
-/// Memory of all of them.
+/// Memory of all connections of the admin listener.
 const MEMORY: usize = 64 << 20;
-/// How long its connections may take to end.
+/// How long the listener's connections may take to end.
 const END: Duration = Duration::from_millis(500);
 
 /// Serves a [`Panel`], on a loop of its own, until it is dropped.
@@ -64,8 +64,8 @@ impl Admin {
         Admin::serve(at.into(), panel, app.clone(), app, limits)
     }
 
-    /// Serves these pages instead of a server's, to clients that name an address of this host. No
-    /// request changes anything.
+    /// Serves the given pages instead of a server's pages, to clients that name an address of this
+    /// host. No request changes anything.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -84,7 +84,7 @@ impl Admin {
         Admin::serve(at.into(), &panel, app.clone(), app, limits)
     }
 
-    /// Starts it with a layer in front, such as TLS.
+    /// Starts the admin listener with a layer in front, such as TLS.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -111,7 +111,7 @@ impl Admin {
         let service = builder.service_with(Room::new(service, CONNECTIONS), limits);
         builder.name(service, "admin");
         builder.listen(service, at);
-        // Readiness is all it needs: no ring, whose memory is limited, and few buffers.
+        // The listener needs only readiness: no ring, whose memory is limited, and few buffers.
         builder
             .engine(EngineChoice::Epoll)
             .buffers(8)
@@ -147,14 +147,14 @@ impl Admin {
         })
     }
 
-    /// Where it listens.
+    /// The address of the admin listener.
     #[must_use]
     pub fn addr(&self) -> &Endpoint {
         let running = self.running.as_ref().expect("it runs until it is dropped");
         &running.addrs()[0]
     }
 
-    /// Duplicates of its listening sockets, for a successor.
+    /// Duplicates of the admin listener's sockets, for a successor.
     ///
     /// # Errors
     /// The process has no descriptors left.
@@ -171,7 +171,7 @@ impl Admin {
     }
 }
 
-/// What answers, and the limits of its connections.
+/// The HTTP service that answers requests, and the limits of its connections.
 fn app(panel: &Panel, token: Option<Token>, names: Vec<String>) -> (Http<Desk>, Limits) {
     app_of(token, names, |gate| Desk::new(gate, panel))
 }

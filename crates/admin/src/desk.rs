@@ -1,4 +1,4 @@
-//! What the admin listener answers.
+//! The answers of the admin listener.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Which clients may ask the admin listener for what.
 //!
 //! On loopback the danger is a browser on the operator's machine: any web page can have it send requests to this
-//! listener. So the `Host` must be an address, `localhost` or a configured name: a page that resolves its own name
-//! to this machine ("DNS rebinding") has another `Host`. An `Origin` must be this listener's own. In addition a
-//! token may be required.
+//! listener. So the `Host` of a request must be an address, `localhost` or a configured name: a page that resolves
+//! its own name to this machine ("DNS rebinding") sends another `Host`. An `Origin` must be this listener's own.
+//! In addition a token may be required.
 
 use std::net::Ipv6Addr;
 
@@ -22,7 +22,7 @@ use tidewire_http::{Method, Request};
 pub struct Token(Box<[u8]>);
 
 impl Token {
-    /// This text.
+    /// A token with this text.
     #[must_use]
     pub fn new(text: &str) -> Token {
         Token(text.as_bytes().into())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::metric::Kind;
 use crate::snapshot::{Snapshot, Value};
 
-/// What `/stats.json` holds.
+/// The content of `/stats.json`.
 ///
 /// ```
 /// use tidewire_admin::{Page, Snapshot, catalogue};
@@ -26,19 +26,20 @@ pub struct Page {
     pub version: String,
     /// Id of the server's process.
     pub pid: u32,
-    /// When it was made: seconds since 1970.
+    /// The time at which the page was made: seconds since 1970.
     pub time: f64,
     /// How long the server has run.
     pub uptime_seconds: f64,
-    /// What runs the loops, and why.
+    /// The engine of the loops, and why this engine was chosen.
     pub engine: String,
-    /// Why it is this engine.
+    /// Why this engine was chosen.
     pub engine_reason: String,
     /// `recovering`, `serving` or `draining`.
     pub state: String,
-    /// What the server does in this stage, and its progress; empty if there is nothing to say.
+    /// The server's present work in this stage, and its progress; empty if there is nothing to
+    /// report.
     pub doing: String,
-    /// Where it listens, in the order of the banner.
+    /// The addresses on which the server listens, in the order of the banner.
     pub listeners: Vec<Listener>,
     /// Every metric that has values, by its name.
     pub metrics: BTreeMap<String, Vec<Point>>,
@@ -53,10 +54,10 @@ pub struct Listener {
     pub addr: String,
 }
 
-/// A value with its labels.
+/// A value of a metric, with the labels of the value.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Point {
-    /// By their names.
+    /// The labels of the value, by their names.
     pub labels: BTreeMap<String, String>,
     /// The value; how many observations, if it is a histogram.
     pub value: f64,
@@ -71,7 +72,7 @@ pub struct Point {
 pub struct Bucket {
     /// The upper bound of the bucket; `None` for the last one.
     pub le: Option<f64>,
-    /// Observations in it.
+    /// Number of observations in the bucket.
     pub count: u64,
 }
 

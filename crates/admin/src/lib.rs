@@ -1,9 +1,9 @@
 //! The state that a running server shows, and the listener that shows it.
 //!
-//! The one idea: everything visible is in a [`Snapshot`], taken at the moment of a request. Its
-//! metrics stand in one list with their meanings ([`catalogue`]). The Prometheus page, the
-//! dashboard, `tidewire info` and `tidewire top` are four ways of writing the same snapshot, under
-//! the same names.
+//! The one idea: everything visible is in a [`Snapshot`], taken at the moment of a request. The
+//! metrics of a snapshot stand in one list with their meanings ([`catalogue`]). The Prometheus
+//! page, the dashboard, `tidewire info` and `tidewire top` are four ways of writing the same
+//! snapshot, under the same names.
 //!
 //! A [`Panel`] gathers snapshots; an [`Admin`] serves them over HTTP, on a loop of its own. So the admin listener
 //! answers while the server recovers, while it drains, and while its loops are stuck.

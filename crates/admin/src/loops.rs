@@ -1,4 +1,4 @@
-//! What the toolkit counts, as metrics.
+//! The toolkit's counters, as metrics.
 
 use tidewire::{Counters, LoopView, Observer};
 

@@ -12,7 +12,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word for it in Prometheus's text format.
+    /// The name of the kind in Prometheus's text format.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,9 +28,9 @@ impl Kind {
 pub struct Metric {
     /// Name of the metric, with its base unit behind it, and `_total` if it is a counter.
     pub name: &'static str,
-    /// How it moves.
+    /// The kind of the metric: counter, gauge or histogram.
     pub kind: Kind,
-    /// The names of its labels.
+    /// The names of the metric's labels.
     pub labels: &'static [&'static str],
     /// The meaning of the metric, in one sentence.
     pub help: &'static str,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use tidewire::Instant;
 
-/// The page that was made last, and its turn. Making a page costs far more than sending it, and a
+/// The last page that was made, and its turn. Making a page costs far more than sending it, and a
 /// client that sends a hundred requests at once must not delay others by a hundred pages. Within a
 /// turn, no client gets an older page than if its request had come first.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use crate::json::{Listener, Page};
 use crate::snapshot::Snapshot;
 use crate::{loops, process};
 
-/// How far a server is in its life.
+/// The stage of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
@@ -27,7 +27,7 @@ pub enum Stage {
 impl Stage {
     const ALL: [Stage; 3] = [Stage::Recovering, Stage::Serving, Stage::Draining];
 
-    /// The word for it.
+    /// The name of the stage.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,13 +46,14 @@ pub trait Levels: Send + Sync + 'static {
     /// Logs by this filter from now on.
     ///
     /// # Errors
-    /// Why it is no filter; nothing has changed.
+    /// The reason why the text is no filter; the old filter stays.
     fn set(&self, filter: &str) -> Result<(), String>;
 }
 
 type Source = Box<dyn Fn(&mut Snapshot) + Send + Sync>;
 
-/// Gathers what there is to see of a server. A clone is another handle on the same.
+/// Gathers the figures and settings of a server for the admin listener. A clone is another handle
+/// on the same panel.
 ///
 /// ```
 /// use tidewire_admin::{Panel, Stage, catalogue};
@@ -86,7 +87,7 @@ struct Seen {
     server: Option<(Observer, Vec<Listener>)>,
     sources: Vec<Arc<Source>>,
     levels: Option<Arc<dyn Levels>>,
-    /// What the server does in its stage, and its progress.
+    /// The server's present work in its stage, and its progress.
     doing: String,
     /// Says why it takes nothing, though it serves.
     halted: Option<Arc<Halted>>,
@@ -142,7 +143,7 @@ impl Panel {
         halted.and_then(|halted| halted())
     }
 
-    /// Whether it serves, and takes what comes.
+    /// Whether the server serves and accepts new data.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.readiness().0
@@ -171,7 +172,8 @@ impl Panel {
         (stage == Stage::Serving, state)
     }
 
-    /// Replaces what `/config` shows: more is known once a server runs. No secret may be in it.
+    /// Replaces what `/config` shows: more is known once a server runs. The configuration must not
+    /// contain a secret.
     pub fn set_config(&self, config: serde_json::Value) {
         self.seen().config = config;
     }

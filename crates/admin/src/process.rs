@@ -1,4 +1,4 @@
-//! What the system says of this process, read from `/proc`. What cannot be read is left out.
+//! Figures of this process, read from `/proc`. A figure that cannot be read is left out.
 
 use std::fs;
 

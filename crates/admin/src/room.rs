@@ -16,7 +16,7 @@ use tidewire::{
     ConnId, Conns, Endpoint, Instant, LoopHandle, Peer, Protocol, Refusal, Service, Throttle, Turn,
 };
 
-/// Reason for which such a connection is closed.
+/// The reason in the log for a connection that was closed to make room.
 const REASON: &str = "others needed the place";
 
 type Message<S> = <<S as Service>::Conn as Protocol>::Message;
@@ -109,7 +109,7 @@ where
 
     fn accept(&self, from: &Peer, local: &mut Local<S>) -> Result<S::Conn, Refusal> {
         let conn = self.service.accept(from, local)?;
-        // The other connections are reached when this callback has returned.
+        // Other connections are reached when this callback has returned.
         if let Some(at) = self.at.get() {
             at.signal();
         }

@@ -43,7 +43,7 @@ impl From<bool> for Value {
     }
 }
 
-/// A value with its labels.
+/// A value of a metric, with the labels of the value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// In the order of the metric's.
@@ -131,7 +131,7 @@ impl Snapshot {
         }
     }
 
-    /// Every metric that has values, with them.
+    /// Every metric that has values, with its values.
     pub fn families(&self) -> impl Iterator<Item = (&'static Metric, &[Sample])> {
         self.families
             .iter()

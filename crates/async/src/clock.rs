@@ -10,7 +10,7 @@ use tidewire::Instant;
 
 use crate::shared::Shared;
 
-/// The loop's clock, and timers by it. In the simulator it is the virtual clock.
+/// The loop's clock, and timers by it. In the simulator, the clock is the virtual one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,7 +39,7 @@ use crate::shared::Shared;
 #[derive(Clone)]
 pub struct Clock {
     shared: Shared,
-    /// What the loop's time 0 is on the standard library's clock, for hyper.
+    /// The loop's time 0 on the standard library's clock, for hyper.
     #[cfg(feature = "hyper")]
     pub(crate) zero: std::time::Instant,
 }

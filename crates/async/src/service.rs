@@ -110,7 +110,7 @@ where
 
     fn woken(&self, local: &mut Arc<Woken>, all: &mut Conns<'_, Task>) {
         for id in local.take() {
-            // If it is gone, so is its future.
+            // If the connection is gone, its future is gone too.
             all.with(id, local, task::poll_woken);
         }
     }

@@ -21,7 +21,7 @@ pub(crate) struct State {
     pub(crate) peer: Peer,
     /// As of the event that the future is polled for.
     pub(crate) now: Instant,
-    /// What the future has not read yet, from `read` on.
+    /// Input that the future has not read yet, from `read` on.
     unread: Vec<u8>,
     read: usize,
     /// The peer sends no more.
@@ -100,7 +100,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands what there is to `take`, which says how much it took.
+    /// Hands the available input to `take`, which returns how much it took.
     pub(crate) fn poll_read(
         &self,
         cx: &mut Context<'_>,

@@ -14,8 +14,8 @@ use crate::clock::Clock;
 use crate::dial::{Dialling, Lease};
 use crate::shared::{Ending, Shared};
 
-/// A connection as its future sees it: it reads, writes, and closes its side. Clones are the same
-/// connection, such as one to read and one to write.
+/// A connection as its future uses it: the future reads, writes, and closes its side. Clones are
+/// the same connection, such as one to read and one to write.
 ///
 /// ```
 /// use futures_util::AsyncReadExt;
@@ -233,7 +233,7 @@ impl AsyncWrite for Stream {
 #[must_use = "futures do nothing unless polled"]
 pub struct Stopping {
     shared: Shared,
-    /// Number of its waker among the waiting ones, once it was polled.
+    /// Number of the future's waker among the waiting ones, once the future was polled.
     id: Option<u64>,
 }
 

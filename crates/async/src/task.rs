@@ -29,7 +29,7 @@ const POLLS: usize = 32;
 /// is_of_tasks(&serve(|stream: Stream| async move { drop(stream) }));
 /// ```
 pub struct Task {
-    /// `None` once it has returned.
+    /// The future; `None` once it has returned.
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
     shared: Shared,
     /// Made when the connection is opened.
@@ -141,7 +141,7 @@ struct Alarm {
     woken: Arc<Woken>,
 }
 
-/// Nothing to do.
+/// The task has nothing to do.
 const QUIET: u8 = 0;
 /// Being polled, and will be looked at again.
 const POLLED: u8 = 1;
@@ -219,7 +219,7 @@ impl Task {
                 return;
             }
         }
-        // This future is still woken; the others come first.
+        // This future is still woken; other futures come first.
         alarm.woken.push(alarm.id);
     }
 

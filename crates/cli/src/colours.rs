@@ -1,4 +1,4 @@
-//! Whether what is shown has colours.
+//! Decides whether output has colours.
 
 use std::env;
 

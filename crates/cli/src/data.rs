@@ -61,7 +61,7 @@ fn part(directory: PathBuf, is_below: bool) -> Option<Part> {
         .file_name()
         .is_some_and(|name| name == KV_DIRECTORY);
     let by_place = if is_kv { Kind::Keys } else { Kind::Messages };
-    // The command that reads the directory reports what is wrong with it.
+    // The command that reads the directory reports its faults.
     let kind = kind_of(disk).ok().flatten().unwrap_or(by_place);
     Some(Part {
         kind,
@@ -92,7 +92,7 @@ pub(crate) fn refuse_other(directory: &Path, wanted: Kind) -> Result<(), Failure
     match kind_of(disk) {
         Ok(Some(found)) if found != wanted => Err(refused(OpenError::Kind { found, wanted })),
         Err(error @ OpenError::Later { .. }) => Err(refused(error)),
-        // The code that opens the log reports what is wrong with it.
+        // The code that opens the log reports its faults.
         _ => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use tidewire_command::tree::Tree;
 
 use crate::exit::Failure;
 
-/// Commands that the other program has.
+/// The commands of the other program.
 pub(crate) const COMMANDS: [&str; 2] = ["bench", "lab"];
 
 /// The name of the lab's program.
@@ -23,7 +23,7 @@ const PROGRAM: &str = "tidewire-lab";
 /// The variable that tells the lab which `tidewire` to measure: this program.
 const MEASURED: &str = "TIDEWIRE_PROGRAM";
 
-/// Any words: the other program reads them.
+/// Any words: `tidewire-lab` reads them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Passed {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
@@ -41,12 +41,12 @@ fn is_its(word: &OsStr) -> bool {
     COMMANDS.iter().any(|command| word == *command)
 }
 
-/// Becomes the other program, with the arguments of this process. Returns only if that fails.
+/// Becomes `tidewire-lab`, with the arguments of this process. Returns only if that fails.
 pub(crate) fn run() -> Result<(), Failure> {
     let program = found()?;
     let mut words = env::args_os();
     let mut command = command(&program);
-    // Reports have the command as it was given.
+    // Reports contain the command as it was given.
     if let Some(name) = words.next() {
         command.arg0(name);
     }

@@ -56,7 +56,7 @@ impl Secret {
     }
 }
 
-/// Whether others than its owner may read this file.
+/// Whether users other than the owner may read this file.
 pub(crate) fn is_exposed(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0)
 }

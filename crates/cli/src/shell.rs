@@ -1,4 +1,4 @@
-//! What shells and `man` are told of the commands, made from the commands themselves.
+//! Completions for shells and pages for `man`, made from the commands themselves.
 
 use clap_complete::Shell;
 pub(crate) use tidewire_command::man::Man;

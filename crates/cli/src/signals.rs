@@ -32,7 +32,7 @@ impl Caught {
         Ok((Caught(here), Alarm(there)))
     }
 
-    /// Whether any came since it was asked before.
+    /// Whether a signal has arrived since the last call.
     pub(crate) fn take_all(&mut self) -> bool {
         let (mut bytes, mut some) = ([0; 64], false);
         while matches!(self.0.read(&mut bytes), Ok(n) if n > 0) {
@@ -57,7 +57,7 @@ impl AsFd for Caught {
 pub(crate) struct Alarm(UnixStream);
 
 impl Alarm {
-    /// Wakes the waiting thread, so that it looks what has happened.
+    /// Wakes the waiting thread, so that it looks for events.
     pub(crate) fn ring(&self) {
         // The waiting thread may have gone.
         let _ = (&self.0).write_all(&[0]);

@@ -32,7 +32,7 @@ impl StatusLine {
         }
     }
 
-    /// Wipes what was shown.
+    /// Wipes the status line.
     pub(crate) fn wipe(&mut self) {
         if std::mem::take(&mut self.shown) {
             crate::say::write(format_args!("\r\x1b[K"));

@@ -26,7 +26,7 @@ impl FromStr for Size {
             "tb" => 1_000_000_000_000,
             other => {
                 return Err(format!(
-                    "{other:?} is no unit of size: KiB, MiB, GiB or TiB"
+                    "{other:?} is no unit of size: give a number and KiB, MiB, GiB or TiB, such as 64MiB"
                 ));
             }
         };

@@ -10,7 +10,7 @@ use tidewire::{Cx, Input, LoopHandle, Next, Peer, Protocol, Refusal, Service};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Echo;
 
-/// One echoing connection. Has no state: what is to be echoed is in the output.
+/// One echoing connection. The connection has no state: bytes to echo are in the output.
 #[derive(Debug)]
 pub struct EchoConn(());
 

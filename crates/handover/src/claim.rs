@@ -25,13 +25,13 @@ pub enum ClaimError {
     Nobody {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The running server refuses.
     #[error("the running server refuses: {0}")]
     Refused(String),
-    /// The conversation did not come to its end.
+    /// The conversation with the running server was cut short.
     #[error("{0}")]
     Broken(Broken),
 }
@@ -54,7 +54,7 @@ pub enum Released {
     ItHasGone,
 }
 
-/// A conversation with the running server whose sockets are taken over. Dropping it before
+/// A conversation with the running server whose sockets are taken over. Dropping the claim before
 /// [`serving`](Claim::serving) tells the running server to go on.
 #[derive(Debug)]
 pub struct Claim {
@@ -117,7 +117,7 @@ impl Claim {
 
     /// Says that this process accepts, and waits for the running server to agree that it ends. If
     /// the predecessor has gone, or does not answer, no agreement is needed, and this process goes
-    /// on. Connections may follow where both sides know how.
+    /// on. Connections may follow if both servers support that.
     ///
     /// # Errors
     /// The predecessor refuses, and goes on; this process is to end.
@@ -146,12 +146,12 @@ pub struct Following {
     wire: Wire,
 }
 
-/// Some of these connections, of one listening address.
+/// Some of the accepted connections, of one listening address.
 #[derive(Debug)]
 pub struct Followed {
-    /// The service, as the two servers call it.
+    /// The name of the service, which both servers use.
     pub service: String,
-    /// Where they were accepted.
+    /// The address at which the connections were accepted.
     pub at: Endpoint,
     /// The connections.
     pub sockets: Vec<std::os::fd::OwnedFd>,
@@ -161,7 +161,7 @@ impl Following {
     /// Waits for the next connections; `None` once the other server has ended.
     ///
     /// # Errors
-    /// The message is not understood. The sockets that came with it are closed.
+    /// The message is not understood. The sockets that came with the packet are closed.
     #[expect(clippy::should_implement_trait, reason = "it waits, and may fail")]
     pub fn next(&mut self) -> Result<Option<Followed>, Broken> {
         let (message, sockets) = match self.wire.receive() {

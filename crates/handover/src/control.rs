@@ -18,7 +18,7 @@ const MODE: u32 = 0o600;
 /// Successors that wait to be heard.
 const BACKLOG: i32 = 8;
 
-/// A control socket, listening; its file is removed when it is dropped.
+/// A listening control socket; its file is removed when the value is dropped.
 ///
 /// ```
 /// use tidewire_handover::{Claim, Control, Hello};
@@ -101,7 +101,7 @@ impl Control {
         }
     }
 
-    /// Where it listens.
+    /// The path of the control socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -125,7 +125,7 @@ impl Control {
     /// is refused.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn accept(&self) -> io::Result<Option<Session>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match rustix::net::accept_with(&self.socket, flags) {

@@ -1,4 +1,4 @@
-//! A listening place on its way from one server to its successor.
+//! A listening socket on its way from one server to its successor.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,9 +8,9 @@ use tidewire::Endpoint;
 /// A listening address that is handed over, with all its sockets.
 #[derive(Debug)]
 pub struct Handed {
-    /// The service, as the two servers call it.
+    /// The name of the service, which both servers use.
     pub service: String,
-    /// Where it listens.
+    /// The address at which the socket listens.
     pub at: Endpoint,
     /// The service manager's, which has passed it on: the successor need not ask for it in its settings.
     pub is_given: bool,
@@ -21,7 +21,7 @@ pub struct Handed {
 }
 
 impl Handed {
-    /// A copy with descriptors of its own.
+    /// A copy of the handed sockets, with descriptors of its own.
     ///
     /// # Errors
     /// The process has no descriptors left.

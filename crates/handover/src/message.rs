@@ -62,10 +62,10 @@ pub struct Offer {
     pub version: String,
     /// Id of the process.
     pub pid: u32,
-    /// Directories of logs that it holds locked, without links or `..`.
+    /// Directories of logs that the running server holds locked, without links or `..`.
     pub logs: Vec<PathBuf>,
-    /// Directories among them that hold a key-value store. A server before 0.3.0 does
-    /// not say so.
+    /// Directories among the logs that hold a key-value store. A server before 0.3.0 does not say
+    /// so.
     #[serde(default)]
     pub stores: Vec<PathBuf>,
     /// The longest time that the running server takes to release the sockets when it is asked to;
@@ -75,7 +75,7 @@ pub struct Offer {
     pub packets: u32,
 }
 
-/// One place, or a part of its sockets.
+/// One listening address, or a part of its sockets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Listener {
     pub(crate) service: String,
@@ -99,7 +99,7 @@ pub(crate) struct Connections {
 mod tests {
     use super::*;
 
-    /// A successor of another version reads these.
+    /// A successor of another version reads these packets.
     #[test]
     fn packets_look_as_documented() {
         let text = |message| {

@@ -18,7 +18,7 @@ const HELLO: Duration = Duration::from_secs(5);
 /// How long a successor may take to start.
 const START: Duration = Duration::from_secs(60);
 
-/// How far it has come.
+/// The state of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Silent,
@@ -91,7 +91,8 @@ impl Session {
         Ok(Some(word))
     }
 
-    /// Whether it has said nothing for longer than it may. Opening a log may take as long as it takes.
+    /// Whether the successor has been silent for longer than it may be. Opening a log may take as long
+    /// as it takes.
     fn is_late(&self) -> bool {
         let most = match self.state {
             State::Silent => HELLO,
@@ -104,7 +105,7 @@ impl Session {
     /// Passes the sockets on. [`Offer::packets`] is filled in here.
     ///
     /// # Errors
-    /// The successor has gone, or does not take them.
+    /// The error that the successor has gone, or does not take the sockets.
     pub fn offer(&mut self, mut offer: Offer, all: &[Handed]) -> Result<(), Broken> {
         let parts = |handed: &Handed| handed.sockets.len().div_ceil(SOCKETS_MAX);
         offer.packets = all.iter().map(parts).sum::<usize>() as u32;

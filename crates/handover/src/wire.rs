@@ -27,7 +27,7 @@ pub enum Broken {
     /// The other side has closed the socket.
     #[error("the other process has gone")]
     Gone,
-    /// Nothing came in time.
+    /// No message arrived in time.
     #[error("the other process does not answer")]
     Silent,
     /// The other side speaks another version of the protocol.

@@ -16,7 +16,7 @@ const DIGITS_MAX: u8 = 16;
 /// Fields that must not come in trailers, because the server has decided by them before the body.
 const NOT_BEHIND: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 
-/// Where in its body a request is.
+/// The place of a request in its body.
 #[derive(Debug)]
 pub(crate) struct Body {
     at: At,
@@ -48,7 +48,7 @@ enum At {
     Chunk(u64),
     /// Behind a chunk's bytes.
     ChunkEnd,
-    /// Behind the carriage return that follows them.
+    /// The parser is behind the carriage return that follows a chunk's bytes.
     ChunkEnded,
     Trailers,
     End,
@@ -110,14 +110,14 @@ fn is_token(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
 }
 
-/// What the input begins with.
+/// The kind of data at the front of the input.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
     /// Number of bytes of content, not yet consumed: see [`Body::took`].
     Content(usize),
-    /// Nothing yet.
+    /// The input has no complete piece yet.
     Wait,
-    /// The end, with trailers as they came.
+    /// The end of the body, with its trailers as they were received.
     End(&'a [u8]),
 }
 
@@ -138,7 +138,7 @@ impl Body {
         })
     }
 
-    /// Whether all of it was taken.
+    /// Whether the whole body was taken.
     pub(crate) fn is_done(&self) -> bool {
         self.at == At::End
     }

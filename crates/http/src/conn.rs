@@ -1,7 +1,8 @@
 //! One HTTP connection: requests in, replies out, in order, one at a time.
 //!
 //! A request that waits, for its body, for an answer from elsewhere, or for the client to take its
-//! reply, keeps what is behind it in the input. So the order of pipelined replies needs no queue.
+//! reply, keeps what is behind it in the input. So the replies of pipelined requests are in order
+//! without a queue.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -50,7 +51,7 @@ pub struct HttpConn<H> {
     by_head: bool,
     /// The server stops, or the connection has lived for as long as it may: what was there is answered.
     stop: Option<Stop>,
-    /// Other connections have their turn; then the pipelined requests go on.
+    /// Whether other connections have their turn before the pipelined requests go on.
     gives_way: bool,
     /// Bytes of replies so far, at least those of which the kernel may still hold some; counting stops at the maximum of a
     /// u32.
@@ -67,7 +68,7 @@ struct Stop {
     newer: usize,
 }
 
-/// What the connection is about.
+/// The connection's present task.
 enum Stage {
     /// The next request's head.
     Head,
@@ -82,7 +83,7 @@ enum Stage {
 }
 
 struct Gather {
-    /// The head as it came, to be parsed again.
+    /// The bytes of the head, to be parsed again.
     head: Vec<u8>,
     content: Vec<u8>,
     body: Body,
@@ -226,7 +227,7 @@ impl<H: Handler> HttpConn<H> {
         another && !cx.link.is_closing() && share.is_over(|| cx.link.clock())
     }
 
-    /// Goes on when others have had their turn.
+    /// Lets other connections have their turn before this one goes on.
     fn give_way(&mut self, cx: &mut Cx<'_, Self>) -> Step {
         self.gives_way = true;
         cx.link.set_timer_after(Duration::ZERO);
@@ -507,7 +508,7 @@ impl<H: Handler> HttpConn<H> {
         }
     }
 
-    /// Gives more of a request's body to its exchange.
+    /// Gives more of a request's body to the request's exchange.
     fn exchange(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Result<Step, Fault> {
         let Stage::Exchange(it) = &mut self.stage else {
             return Ok(Step::On);
@@ -597,7 +598,8 @@ impl<H: Handler> HttpConn<H> {
                 self.stage = Stage::Head;
                 return Ok(Step::On);
             }
-            // The request has its reply; a second one would be taken for the next request's.
+            // The request has its reply already; a second reply would be taken for the reply to the
+            // next request.
             Err(fault) => {
                 cx.local.counts.refused(fault.status);
                 cx.link.finish_because(fault.reason);
@@ -769,7 +771,7 @@ impl<H: Handler> Protocol for HttpConn<H> {
         }
     }
 
-    /// A request says where it ends, so that its answer does not depend on what might have come behind it.
+    /// A request names its own end, so that its answer does not depend on bytes that might follow it.
     fn cut_short(&mut self, unread: usize, why: &'static str, cx: &mut Cx<'_, Self>) {
         match &self.stage {
             Stage::Head if unread == 0 => cx.link.finish_because(why),

@@ -1,4 +1,4 @@
-//! What happened, counted on each loop without sharing a cache line, added up when asked.
+//! Counters of events, kept by each loop without sharing a cache line, added up when they are read.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -86,7 +86,7 @@ impl AddAssign for Counters {
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// Adds one; only the loop that owns it may.
+    /// Adds one; only the loop that owns the counter may call this.
     #[inline]
     pub(crate) fn add(&self) {
         self.0.store(self.0.load(Relaxed) + 1, Relaxed);

@@ -1,4 +1,4 @@
-//! What `tidewire serve http` serves: small endpoints to measure and to try things with.
+//! The pages of `tidewire serve http`: small endpoints for measurements and trials.
 //!
 //! * `/`: `Hello, World!`
 //! * `/bytes/N`: N bytes, streamed as fast as the client takes them
@@ -20,7 +20,7 @@ use crate::request::Request;
 use crate::response::{Done, Response};
 use crate::router::Router;
 
-/// What `/` answers.
+/// The body of `/`.
 pub const HELLO: &str = "Hello, World!";
 /// Most microseconds that `/burn` burns: while it does, its loop does nothing else.
 pub const BURN_MAX_US: u64 = 1_000_000;
@@ -90,7 +90,7 @@ fn number(text: &str) -> Option<u64> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// What `/bytes` streams: the alphabet, over and over.
+/// The body of `/bytes`, as a stream: the alphabet, over and over.
 struct Pattern {
     at: u64,
     end: u64,

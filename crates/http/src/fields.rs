@@ -2,7 +2,7 @@
 
 use crate::grammar::is_token;
 
-/// Appends a field if it may be written by a handler.
+/// Appends a field if handlers may write such a field.
 pub(crate) fn push_field(fields: &mut Vec<u8>, name: &str, value: &[u8]) -> bool {
     const OURS: [&str; 4] = ["connection", "content-length", "date", "transfer-encoding"];
     let legal = !name.is_empty()

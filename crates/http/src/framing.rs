@@ -16,7 +16,7 @@ pub(crate) enum Length {
     Chunked,
 }
 
-/// What the head says about the message and the connection.
+/// The head's statements about the message's length and the connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Framing {
     pub(crate) body: Length,
@@ -122,7 +122,7 @@ fn number(value: &[u8]) -> Result<u64, Fault> {
     number.ok_or(Fault::bad("a Content-Length beyond all bounds"))
 }
 
-/// What all Connection fields of a head say together: the fields form one list, in any order.
+/// The options of all Connection fields of a head together: the fields form one list, in any order.
 #[derive(Clone, Copy, Default)]
 struct Connection {
     close: bool,

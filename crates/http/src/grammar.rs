@@ -7,7 +7,7 @@ pub(crate) fn is_token(b: u8) -> bool {
 
 static TOKEN: [bool; 256] = alphanumeric_and(b"!#$%&'*+-.^_`|~");
 
-/// A table of ASCII's letters, its digits, and these.
+/// A table of ASCII's letters, its digits, and the given characters.
 pub(crate) const fn alphanumeric_and(others: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut b = 0;

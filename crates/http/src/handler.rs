@@ -1,4 +1,4 @@
-//! What answers requests.
+//! The trait of types that answer requests.
 
 use crate::request::Request;
 use crate::response::{Done, Response};
@@ -36,7 +36,8 @@ pub trait Handler: Send + Sync + 'static {
         Body::Gather
     }
 
-    /// Answers a request: when its body is gathered, or else when its head is there.
+    /// Answers a request: when its body is complete, if bodies are gathered, else when its head is
+    /// there.
     fn handle(&self, request: &Request<'_>, response: Response<'_>) -> Done;
 }
 

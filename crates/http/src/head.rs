@@ -31,7 +31,7 @@ pub(crate) struct Head<'a> {
     pub(crate) framing: Framing,
 }
 
-/// What the input begins with.
+/// The kind of data at the front of the input.
 #[derive(Debug)]
 pub(crate) enum Parsed<'a> {
     /// A head of so many bytes.
@@ -130,7 +130,7 @@ pub(crate) fn check_ends(head: &[u8]) -> Result<(), Fault> {
     }
 }
 
-/// What httparse found wrong.
+/// Translates the error of httparse into our fault.
 fn fault(error: httparse::Error, lines: &[u8]) -> Fault {
     match error {
         httparse::Error::HeaderName => Fault::bad("a malformed header name"),

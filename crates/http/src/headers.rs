@@ -1,4 +1,4 @@
-//! Header fields, borrowed from where they were received.
+//! Header fields, borrowed from the received bytes.
 
 use std::fmt;
 
@@ -62,7 +62,7 @@ impl fmt::Debug for Headers<'_> {
     }
 }
 
-/// Without spaces and tabs around it.
+/// The value without spaces and tabs around it.
 pub(crate) fn trimmed(value: &[u8]) -> &[u8] {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
     let start = value.iter().position(|b| !blank(b)).unwrap_or(value.len());

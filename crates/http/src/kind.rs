@@ -52,7 +52,7 @@ pub(crate) struct Kind {
 pub(crate) struct Last {
     kind: Option<Kind>,
     bytes: [u8; FIXED],
-    /// 0 until it was made twice.
+    /// The length of the head; 0 until the head was made twice.
     len: usize,
 }
 
@@ -67,7 +67,7 @@ impl Default for Last {
 }
 
 impl Last {
-    /// The head of this kind, if it is there.
+    /// The ready head of this kind, if it was made.
     #[inline]
     pub(crate) fn head(&self, kind: &Kind) -> Option<&[u8]> {
         (self.len > 0 && self.kind.as_ref() == Some(kind)).then(|| &self.bytes[..self.len])

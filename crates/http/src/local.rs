@@ -10,7 +10,7 @@ use crate::counters::{Counts, Totals};
 use crate::settings::Settings;
 use crate::wire::Wire;
 
-/// What all loops share.
+/// The state that all loops of a server share.
 pub(crate) struct Shared<H> {
     pub(crate) handler: H,
     pub(crate) settings: Settings,

@@ -24,7 +24,7 @@ impl Pace {
         }
     }
 
-    /// When it must be whole, with what has come so far.
+    /// The time by which the request must be complete, given the bytes received so far.
     pub(crate) fn deadline(&self, settings: &Settings) -> Instant {
         let earned = Duration::from_secs(self.got / settings.body_rate);
         self.began + settings.body_timeout + earned
@@ -47,7 +47,7 @@ impl Pace {
         self.blocked = self.blocked.or(Some(link.now()));
     }
 
-    /// This side reads again.
+    /// The connection reads from its client again.
     pub(crate) fn unblock(&mut self, link: &Link<'_>) {
         if let Some(since) = self.blocked.take() {
             self.began = self.began + (link.now() - since);

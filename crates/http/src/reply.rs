@@ -34,15 +34,15 @@ pub enum Length {
 pub(crate) enum Progress {
     /// The head is not written.
     Unstarted,
-    /// In its body, whose end is told so; with [`Length::Known`](kind::Length::Known), so many bytes
-    /// are left.
+    /// The reply is in its body, whose length the kind tells; with
+    /// [`Length::Known`](kind::Length::Known), so many bytes are left.
     Body(kind::Length),
     /// In a body that is not sent: the reply to HEAD.
     Unseen,
     Ended,
 }
 
-/// What an [`Exchange`](crate::Exchange) writes its reply to: the head, unless
+/// The place to which an [`Exchange`](crate::Exchange) writes its reply: the head, unless
 /// [`Response::stream`](crate::Response::stream) has written it, then pieces of the body, then the
 /// end. A body that is not as long as was said is the handler's mistake: the connection is aborted,
 /// so that the client does not take a part for the whole.
@@ -143,7 +143,7 @@ impl Reply<'_> {
     /// where that pays.
     ///
     /// # Panics
-    /// If fewer than `n` bytes are left of it.
+    /// Panics if fewer than `n` bytes of the data are left.
     pub fn forward(&mut self, data: &mut Data<'_, '_>, n: usize) {
         assert!(n <= data.len, "forwarded {n} of {} bytes", data.len);
         let length = self.account(n);

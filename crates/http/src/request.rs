@@ -28,7 +28,7 @@ pub struct Request<'a> {
     pub(crate) head: Head<'a>,
     pub(crate) body: &'a [u8],
     pub(crate) trailers: Headers<'a>,
-    /// The router's pattern for it.
+    /// The pattern of the router that the request matched.
     pub(crate) pattern: Option<&'a str>,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Request<'a> {
             .unwrap_or_default()
     }
 
-    /// Whether it came as HTTP/1.1 rather than HTTP/1.0.
+    /// Whether the request is HTTP/1.1 rather than HTTP/1.0.
     #[must_use]
     pub fn is_http11(&self) -> bool {
         self.head.minor == 1

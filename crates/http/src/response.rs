@@ -59,7 +59,7 @@ impl Done {
     }
 }
 
-/// What became of a request.
+/// How a request ended.
 #[derive(Default)]
 pub(crate) enum Outcome {
     /// The reply is written.

@@ -44,7 +44,7 @@ pub struct Router {
 
 struct Route {
     pattern: Box<str>,
-    /// Nothing in it has a name.
+    /// Whether no part of the path has a name.
     is_plain: bool,
     methods: Vec<(Method<'static>, Body, Handle)>,
 }
@@ -181,7 +181,7 @@ impl Handler for Router {
             };
         };
         match route.method(request.method()) {
-            // Another router's pattern is not left in it.
+            // The request keeps no pattern of another router.
             Some((_, _, handle)) if route.is_plain && request.pattern.is_none() => {
                 handle(request, response)
             }

@@ -74,7 +74,7 @@ impl<H: Handler> Http<H> {
         self.shared.settings.limits()
     }
 
-    /// What happened so far.
+    /// The counters at this moment.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.totals.sum()

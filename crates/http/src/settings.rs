@@ -75,7 +75,7 @@ impl Settings {
         }
     }
 
-    /// Within what can be meant.
+    /// The settings, limited to values that make sense.
     pub(crate) fn checked(mut self) -> Settings {
         self.headers = self.headers.clamp(1, HEADERS_MAX);
         self.head_bytes = self.head_bytes.clamp(64, 1 << 20);

@@ -10,7 +10,7 @@ macro_rules! statuses {
             }
         }
 
-        /// What the standard calls it.
+        /// The reason phrase of a status, as in the standard.
         pub(crate) fn words(status: u16) -> &'static str {
             match status {
                 $($code => $words,)*

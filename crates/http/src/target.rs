@@ -4,7 +4,7 @@ use crate::fault::Fault;
 use crate::grammar::alphanumeric_and;
 use crate::method::Method;
 
-/// A request target, taken apart (RFC 9112, 3.2). Nothing is decoded.
+/// A request target, taken apart (RFC 9112, 3.2). The parts are not percent-decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     /// `*` for the asterisk form, else begins with `/`.

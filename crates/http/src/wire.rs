@@ -14,7 +14,7 @@ const TOGETHER: usize = 60 << 10;
 /// Header fields that a handler may give a reply, in all.
 pub(crate) const FIELDS_MAX: usize = 32 << 10;
 
-/// What the reply depends on in the request.
+/// The properties of a request on which the reply depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     /// HTTP/1.1, where chunks are understood.
@@ -34,7 +34,7 @@ pub(crate) struct Wire {
     date: Date,
     /// Header fields of the reply that is being made.
     pub(crate) fields: Vec<u8>,
-    /// What the reply says of its content.
+    /// The reply's statement about its content.
     pub(crate) content: Content,
     last: Last,
     counts: Arc<Counts>,
@@ -48,7 +48,7 @@ struct Date {
 }
 
 const OK: &str = "HTTP/1.1 200 OK\r\n";
-/// Bytes of the field with its line end.
+/// Bytes of the date field with its line end.
 const DATE: usize = 37;
 
 impl Default for Date {
@@ -61,7 +61,7 @@ impl Default for Date {
 }
 
 impl Date {
-    /// Makes it anew: its second is over.
+    /// Formats the date again, because its second is over.
     #[cold]
     fn make(&mut self, link: &Link<'_>) {
         let wall = link.wall();
@@ -146,7 +146,7 @@ impl Wire {
     }
 }
 
-/// Writes a head, and says how long it is.
+/// Writes a head, and returns its length.
 fn fill(date: &Date, fields: &[u8], kind: Kind, out: &mut [u8]) -> usize {
     let most = out.len();
     let mut out = Out { rest: out };

@@ -10,7 +10,7 @@ pub(crate) struct Ledger<const N: usize>(Arc<Mutex<Books<N>>>);
 
 #[derive(Debug)]
 struct Books<const N: usize> {
-    /// What pages held when they were given back. The threads engine has a page for each
+    /// The counters of pages that have been given back. The threads engine has a page for each
     /// connection, so they cannot be kept.
     settled: [u64; N],
     open: Vec<Arc<Cells<N>>>,

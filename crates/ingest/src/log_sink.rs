@@ -12,7 +12,7 @@ use tidewire_log::{Log, Policy, ProducerId, Refused, Run, StreamId, Ticket};
 use crate::classic::{Batch, ByteOrder, HEADER};
 use crate::sink::{Accepted, Sink};
 
-/// What an acknowledgement of a classic port means.
+/// The level of an acknowledgement on a classic port: what the acknowledged message survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Level {
     /// The server has read the message, and dropped it: nothing is kept.
@@ -47,7 +47,7 @@ impl fmt::Display for Level {
 
 /// Not the name of a level.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no level is called {0:?}: none, received or durable")]
+#[error("no level is called {0:?}: a level is none, received or durable")]
 pub struct UnknownLevel(String);
 
 impl FromStr for Level {
@@ -88,7 +88,7 @@ pub enum SinkError {
     Stream {
         /// Name of the stream.
         stream: String,
-        /// What the log says.
+        /// The log's reason.
         why: Refused,
     },
     /// Acknowledgements were to mean more than this log can promise.
@@ -97,7 +97,7 @@ pub enum SinkError {
          another policy, or the level received"
     )]
     Promise,
-    /// Nothing is kept at that level.
+    /// No message is stored at that level.
     #[error("at level none, nothing goes to a log")]
     None,
 }
@@ -204,7 +204,7 @@ impl Sink for LogSink {
 const KEPT: usize = 256 << 10;
 
 impl LogSinkLocal {
-    /// The messages with their sizes least significant byte first.
+    /// The messages, with sizes in little-endian order.
     fn turn(&mut self, batch: &Batch<'_>) -> &[u8] {
         self.0.clear();
         self.0.shrink_to(KEPT);

@@ -1,5 +1,5 @@
-//! The classic mistakes of servers that acknowledge, which tests of whole systems must find. They can be
-//! switched on only in a build with the feature `mistakes`.
+//! The classic mistakes of servers that acknowledge, which tests of whole systems must find. The
+//! mistakes can be switched on only in a build with the feature `mistakes`.
 
 /// Mistakes to make on purpose.
 #[doc(hidden)]

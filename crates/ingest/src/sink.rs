@@ -23,9 +23,9 @@ pub trait Sink: Send + Sync + 'static {
     /// Makes the state of one loop.
     fn on_loop(&self) -> Self::Local;
 
-    /// Takes all messages of `batch`, in order, or none of them. Called before they are
-    /// acknowledged, and for each message of a connection until it is taken. Must not block.
-    /// `wall` tells the time since the Unix epoch.
+    /// Takes all messages of `batch`, in order, or none of them. The function is called before the
+    /// messages are acknowledged, and again for the same messages until the sink takes them. Must
+    /// not block. `wall` tells the time since the Unix epoch.
     fn append(
         &self,
         batch: &Batch<'_>,
@@ -56,11 +56,11 @@ pub enum Accepted {
     Refused(&'static str),
 }
 
-/// Counts messages and drops them. Clones share their counts.
+/// Counts messages and drops them. Clones of the sink share their counts.
 #[derive(Clone, Debug, Default)]
 pub struct Counted(Ledger<2>);
 
-/// What a [`Counted`] sink has taken in.
+/// The numbers of messages and bytes that a [`Counted`] sink has taken in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Messages.

@@ -90,8 +90,8 @@ pub(crate) fn take_producer(
     Ok(true)
 }
 
-/// Takes a mark over into what is held of a share. Marks of producers are of use to a partition of
-/// a fleet: otherwise the log has them.
+/// Applies a mark to the known marks of a share. Marks of producers are of use to a partition of a
+/// fleet: otherwise the log has them.
 ///
 /// `Ok(false)`: the bytes are a record of another program, and no mark. A later version marks indispensable changes by the
 /// version of known marks.

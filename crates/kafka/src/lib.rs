@@ -1,14 +1,15 @@
-//! Kafka, and what speaks its protocol, as the home of a replicated log.
+//! Kafka, and brokers that speak its protocol, as the home of a replicated log.
 //!
 //! One idea: a node owns one partition of a topic through a transactional id that belongs to the
 //! partition. The marks stand in the partition of the same number of a compacted topic beside it,
-//! `TOPIC-marks`. A transaction writes both topics. Opening the home initialises the transactional
-//! id, which fences the former owner, and then reads the marks. Members of a fleet share the
-//! partitions as Kafka's consumer group assigns them; records without a producer have a
+//! `TOPIC-marks`. One transaction writes to both topics. Opening the home initialises the
+//! transactional id, which fences the former owner, and then reads the marks. Members of a fleet
+//! share the partitions as Kafka's consumer group assigns them; records without a producer have a
 //! transactional id of the log. `docs/howto/replicate.md` has the format.
 //!
-//! The client is C (librdkafka), and is built with the feature `client`. Without it everything else
-//! is here, and opening the home is [told](Unavailable::NotBuilt).
+//! The client is C (librdkafka), and is built with the feature `client`. Without that feature all
+//! other parts of the crate are there, and opening the home [returns an
+//! error](Unavailable::NotBuilt).
 //!
 //! # In five minutes
 //!

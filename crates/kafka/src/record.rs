@@ -10,7 +10,7 @@ pub enum Form {
     /// Consecutive messages of one producer, framed.
     #[default]
     Run,
-    /// One message: its payload, and nothing else.
+    /// A record holds one message: its payload, and nothing else.
     Message,
 }
 
@@ -43,7 +43,8 @@ const POSITION: &str = "tidewire-position";
 const COUNT: &str = "tidewire-count";
 /// The id of the one that there is.
 const ID: &str = "tidewire-id";
-/// When they were received, in microseconds since the Unix epoch.
+/// The header with the time at which the messages were received, in microseconds since the Unix
+/// epoch.
 const RECEIVED: &str = "tidewire-received-us";
 
 const RUN: &str = "1";

@@ -13,13 +13,13 @@ pub struct AtHome {
     pub id: u64,
     /// The random number of the log whose snapshot it is.
     pub log: u64,
-    /// The first record that is not in it.
+    /// The position of the first record that is not in the snapshot.
     pub position: u64,
     /// No piece is before this offset.
     pub from: u64,
     /// How many pieces there are.
     pub pieces: u64,
-    /// Bytes of all of them.
+    /// Bytes of all pieces of the snapshot.
     pub bytes: u64,
 }
 
@@ -41,7 +41,7 @@ impl AtHome {
             .collect()
     }
 
-    /// Decodes such a note; `None` if the bytes are none.
+    /// Decodes a note about a snapshot; `None` if the bytes are no such note.
     #[must_use]
     pub fn decode(word: &[u8]) -> Option<AtHome> {
         let (numbers, rest) = word.as_chunks::<8>();

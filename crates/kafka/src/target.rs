@@ -24,7 +24,7 @@ pub struct Target {
     pub brokers: Vec<String>,
     /// The topic of the records.
     pub topic: String,
-    /// The partition, of it and of the topic of the marks. Default 0.
+    /// The partition of the topic, and of the topic of the marks. Default 0.
     pub partition: i32,
     /// How many partitions there are, where that is said: a fleet shares them.
     pub partitions: Option<u32>,
@@ -44,7 +44,7 @@ pub struct BadTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Settings of the client (librdkafka's), for TLS, SASL and the like. Settings that the promise
-    /// needs override them.
+    /// of durability needs override these settings.
     pub client: Vec<(String, String)>,
     /// Goes on with a topic that cannot keep the promise, with a word in the log. Default false.
     pub is_unsafe: bool,
@@ -55,7 +55,8 @@ pub struct Settings {
     pub form: Form,
     /// The largest payload that the log takes; bytes.
     pub payload_max: u32,
-    /// How often it is looked whether the topics still keep the promise, while something is carried. Default 30 s.
+    /// How often the client checks whether the topics still keep the promise, while records are carried. Default
+    /// 30 s.
     pub check_every: Duration,
     /// How long the group of a fleet waits for a member to hand over revoked partitions; longer than a node takes for
     /// that, and below the client's `max.poll.interval.ms`. Default 20 s.
@@ -198,7 +199,7 @@ impl FromStr for Target {
     }
 }
 
-/// The target as it was given, without secrets.
+/// The target as it was given, without its secrets.
 fn without_secret(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
     match rest.rsplit_once('@') {

@@ -9,7 +9,7 @@ pub enum Unavailable {
          make and a C compiler"
     )]
     NotBuilt,
-    /// The client says so; it may be otherwise later.
+    /// Kafka's client reports an error that may pass.
     #[error("{0}")]
     Client(String),
     /// The data in the home or in the log is unusable; asking again changes nothing.

@@ -1,4 +1,5 @@
-//! What there is without the client: a word about that.
+//! The types of this crate when it is built without Kafka's client: each use reports the missing
+//! client.
 
 use std::io::{Read, Write};
 
@@ -156,14 +157,14 @@ impl Watch {
     }
 }
 
-/// What a [`Reader`] finds within a time.
+/// The result of waiting a bounded time for a [`Reader`].
 #[derive(Debug)]
 pub enum Polled {
     /// The next record.
     Record(Found),
     /// No further committed record is there now.
     End,
-    /// Nothing has come.
+    /// No record has arrived.
     Nothing,
     /// A record cannot be read.
     Unreadable(String),

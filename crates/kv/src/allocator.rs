@@ -1,4 +1,4 @@
-//! What an allocation really takes: the block that the process's allocator gives for it.
+//! The real size of an allocation: the block that the process's allocator gives for the request.
 //!
 //! The store counts memory itself, so that `maxmemory` holds without asking the allocator about each
 //! pointer. Allocators serve sizes in classes; a value of 1,056 bytes may take 1,280. This library
@@ -70,7 +70,8 @@ fn mimalloc_block(size: usize, align: usize) -> usize {
         if aligned {
             class
         } else {
-            // Room to align it, even where the block would have been.
+            // The block has room to align the value, even where the value would have been aligned
+            // anyway.
             mimalloc_class(size + align - 1)
         }
     } else {
@@ -118,7 +119,7 @@ pub(crate) fn fitting(size: usize) -> usize {
         _ if size == 0 => 0,
         // Eight bytes of a block are the library's.
         Allocator::Glibc => block(size) - 8,
-        // Longer ones are whole pages, with what is the allocator's.
+        // Longer blocks are whole pages, together with the allocator's own data.
         Allocator::Mimalloc if size > MIMALLOC_CLASSED => size,
         Allocator::Mimalloc => block(size),
     }

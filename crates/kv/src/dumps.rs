@@ -7,7 +7,7 @@ use tidewire_rdb as rdb;
 use crate::store::{Limits, Value, ValueRef};
 use crate::types::{End, Hash, List, Pending, Set, Stream, StreamId, ZSet};
 
-/// A value as a dump has it.
+/// Converts a value to the form that a dump has.
 #[must_use]
 pub fn to_dump(value: ValueRef<'_>) -> rdb::Value {
     match value {

@@ -117,7 +117,7 @@ impl Hasher for KeyedHasher {
 }
 
 impl fmt::Debug for HashKey {
-    /// Shows nothing of it.
+    /// Shows no part of the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HashKey(secret)")
     }
@@ -221,7 +221,7 @@ pub(crate) mod tests {
         let bytes: Vec<u8> = (0..=255).collect();
         let zero = HashKey { k0: 0, k1: 0 };
         for len in 0..bytes.len() {
-            // What the standard library's hasher is, with a key of zeros.
+            // The hasher of the standard library, with a key of zeros.
             let mut known = DefaultHasher::new();
             known.write(&bytes[..len]);
             assert_eq!(zero.hash(&bytes[..len]), known.finish(), "{len} bytes");

@@ -106,7 +106,7 @@ impl Reply {
         self.over = false;
     }
 
-    /// Forgets what was written behind the first `len` bytes.
+    /// Forgets the bytes written behind the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.buf.truncate(len);
     }
@@ -147,7 +147,7 @@ impl Reply {
         self.buf.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A simple string; it must not contain a line break.
+    /// Writes a simple string; the text must not contain a line break.
     pub fn simple(&mut self, text: &str) {
         debug_assert!(!text.contains(['\r', '\n']));
         self.buf.push(b'+');
@@ -155,7 +155,8 @@ impl Reply {
         self.line_end();
     }
 
-    /// An error: its code and text, for example `ERR syntax error`. Line breaks become spaces.
+    /// Writes an error: its code and text, for example `ERR syntax error`. Line breaks become
+    /// spaces.
     #[cold]
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.buf.push(b'-');
@@ -221,7 +222,7 @@ impl Reply {
         }
     }
 
-    /// Nothing, where a string could have been.
+    /// Writes a null, where a string could have been.
     #[inline]
     pub fn null(&mut self) {
         if !self.has_room(SMALL) {
@@ -233,7 +234,7 @@ impl Reply {
         });
     }
 
-    /// Nothing, where an array could have been.
+    /// Writes a null, where an array could have been.
     pub fn null_array(&mut self) {
         self.buf.extend_from_slice(match self.proto {
             Proto::Resp2 => b"*-1\r\n",

@@ -81,7 +81,7 @@ pub enum StartError {
     Spawn {
         /// The program.
         program: OsString,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The process could not be kept on the cores asked for.
@@ -89,7 +89,7 @@ pub enum StartError {
     Pin {
         /// The cores.
         cpus: Vec<usize>,
-        /// What the kernel said; of cores that don't exist, that the argument is invalid.
+        /// The error of the system call; for cores that don't exist, "invalid argument".
         source: io::Error,
     },
     /// The server announced something that can't be understood.
@@ -109,7 +109,7 @@ pub enum StartError {
         status: ExitStatus,
         /// The listeners that had not been announced.
         missing: String,
-        /// The last lines of its stderr.
+        /// The last lines of the server's stderr.
         stderr: String,
     },
     /// The server did not listen in time.
@@ -121,7 +121,7 @@ pub enum StartError {
         missing: String,
         /// How long was waited.
         waited: Duration,
-        /// The last lines of its stderr.
+        /// The last lines of the server's stderr.
         stderr: String,
     },
 }
@@ -174,8 +174,8 @@ impl Launch {
         self
     }
 
-    /// Has another program run it: `program` with these arguments, behind which the server's own command line stands. The
-    /// program has to become the server, so that the process that is started is it.
+    /// Has another program run the server: `program` with these arguments, behind which the server's own command line
+    /// stands. The program has to become the server, so that the process that is started is it.
     #[must_use]
     pub fn under(
         mut self,
@@ -334,7 +334,7 @@ impl Launch {
         if self.wanted.is_empty() {
             return found.is_empty().then(|| "anything".to_owned());
         }
-        // Wanted services that name their mode choose first, the others take the rest.
+        // Wanted services that name their mode choose first; services without a mode take the rest.
         let (exact, any): (Vec<&Wanted>, Vec<&Wanted>) =
             self.wanted.iter().partition(|wanted| wanted.mode.is_some());
         let mut left: Vec<&Listening> = found.iter().collect();
@@ -366,12 +366,12 @@ pub struct Stopped {
     pub killed: bool,
     /// Time from the request to the end.
     pub took: Duration,
-    /// The last lines of its stderr.
+    /// The last lines of the server's stderr.
     pub stderr: String,
 }
 
 impl Stopped {
-    /// Whether it ended by itself, in time, with status 0.
+    /// Whether the server ended by itself, in time, with status 0.
     pub fn is_clean(&self) -> bool {
         self.status.success() && !self.killed
     }
@@ -388,7 +388,7 @@ impl ChildServer {
         Process::new(self.pid())
     }
 
-    /// The listeners announced until it was ready, in their order.
+    /// The listeners that the server announced until it was ready, in their order.
     pub fn listeners(&self) -> &[Listening] {
         &self.listeners
     }
@@ -404,7 +404,7 @@ impl ChildServer {
         found.map(|listening| listening.addr)
     }
 
-    /// The last lines it wrote to stderr so far (at most 40, each cut at 4,096 bytes).
+    /// The last lines that the server wrote to stderr so far (at most 40, each cut at 4,096 bytes).
     pub fn stderr_tail(&self) -> String {
         self.stderr.text()
     }

@@ -89,7 +89,7 @@ pub struct Round {
     pub a: Vec<Slice>,
     /// The other server, slice by slice.
     pub other: Vec<Slice>,
-    /// The median over slices of the other's CPU per request by A's.
+    /// The median over slices of the other server's CPU per request, divided by A's.
     pub ratio: f64,
 }
 
@@ -127,7 +127,7 @@ impl Round {
     }
 }
 
-/// What duets have come to.
+/// The results of the duets so far.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Duet {
     /// B's CPU per request by A's, over the runs; absent without one, and where the control does not agree: then it

@@ -1,7 +1,7 @@
 //! The facts about a machine without which its figures can't be judged.
 //!
-//! The idea: they are collected by the program that measures, never by hand, and every
-//! report begins with them. A fact that can't be had is left out rather than guessed.
+//! The idea: facts about the environment are collected by the program that measures, never by hand,
+//! and every report begins with them. A fact that can't be had is left out rather than guessed.
 
 use std::fmt;
 use std::fs;
@@ -43,7 +43,7 @@ pub struct Environment {
 pub struct Limit {
     /// In force now.
     pub soft: Option<u64>,
-    /// How far the process may raise it itself.
+    /// The limit up to which the process may raise its own limit.
     pub hard: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl Environment {
 }
 
 impl Environment {
-    /// Names and values, as they are shown.
+    /// Names and values of the facts, for people.
     pub fn facts(&self) -> Vec<(String, String)> {
         let text = self.to_string();
         let pairs = text.lines().filter_map(|line| line.split_once("  "));

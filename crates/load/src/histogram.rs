@@ -155,7 +155,7 @@ pub struct LatencySummary {
 /// A summit of a distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Mode {
-    /// Where it is, in ns.
+    /// The place of the mode, in ns.
     pub ns: u64,
     /// The share of all that lies on its side of the valley.
     pub share: f64,

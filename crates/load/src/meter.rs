@@ -158,7 +158,7 @@ pub struct Metered {
     pub server_written_bytes: Option<u64>,
 }
 
-/// What ran on the cores of server and generator, and was neither.
+/// Processes that ran on the cores of server and generator, and were neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Others {
     /// Time that processes ran, in ns: at least so much, for interrupts are left out.

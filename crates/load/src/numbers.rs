@@ -1,4 +1,4 @@
-//! Figures as people read them.
+//! A figure with groups of three digits, for people.
 
 /// Formats a whole number with commas, and a small fraction with three digits.
 pub fn grouped(n: f64) -> String {

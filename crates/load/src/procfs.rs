@@ -1,4 +1,4 @@
-//! What the kernel knows about a process and the machine, read from /proc.
+//! The kernel's figures about a process and the machine, read from /proc.
 //!
 //! The idea: read all counters before and after a run and subtract. So the cost of a server is
 //! measured from outside, and equally for any server. Each reading has `since(&earlier)` for the
@@ -34,7 +34,7 @@ pub enum ProcError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// A file lacks a field, or it isn't a number.
@@ -57,7 +57,7 @@ pub struct Process {
     dir: PathBuf,
     /// The CPU time includes the children's.
     family: bool,
-    /// Other processes that are measured with it.
+    /// Other processes that are measured with the process.
     others: Vec<u32>,
     known_by: KnownBy,
 }
@@ -90,7 +90,7 @@ impl Process {
         Self { known_by, ..self }
     }
 
-    /// Why it is taken for the server.
+    /// Why the process is taken for the server.
     pub fn is_known_by(&self) -> KnownBy {
         self.known_by
     }
@@ -102,7 +102,7 @@ impl Process {
         Self { others, ..self }
     }
 
-    /// The process id, if it was made from a number.
+    /// The process id, if the value was made from a number.
     pub fn pid(&self) -> Option<u32> {
         self.dir.file_name()?.to_str()?.parse().ok()
     }
@@ -113,7 +113,7 @@ impl Process {
         all.iter().filter_map(Process::pid).collect()
     }
 
-    /// The cores that it may run on; `None` if that cannot be read.
+    /// The cores on which the process may run; `None` if that cannot be read.
     pub fn cores(&self) -> Option<Vec<u32>> {
         let status = fs::read_to_string(self.dir.join("status")).ok()?;
         let list = field(&status, "Cpus_allowed_list")?;
@@ -178,14 +178,14 @@ impl Process {
         all
     }
 
-    /// The descendants, if they are to be counted; at most [`FAMILY_MAX`].
+    /// The descendants, if they are counted; at most [`FAMILY_MAX`].
     fn descendants(&self) -> Vec<Process> {
         let mut found: Vec<Process> = Vec::new();
         if !self.family {
             return found;
         }
         let mut parent = self.clone();
-        // How many have had their own children looked for.
+        // The number of processes whose children have been looked for.
         let mut seen = 0;
         loop {
             let words = parent.of_each_thread("children", |text, _| Ok(text.to_owned()));
@@ -321,7 +321,8 @@ impl Process {
         })
     }
 
-    /// What listeners so far have had to turn away in the network namespace of this process (all its processes).
+    /// The connections that listeners so far have had to turn away in the network namespace of this process (all
+    /// its processes).
     ///
     /// # Errors
     /// [`ProcError::Read`] if the process has ended, [`ProcError::Field`] where the kernel does not count it.
@@ -459,7 +460,7 @@ pub struct Memory {
 /// How often threads were switched out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ContextSwitches {
-    /// Because they waited for something.
+    /// Switches because a thread waited for an event.
     pub voluntary: u64,
     /// Because something else was to run.
     pub involuntary: u64,
@@ -497,7 +498,7 @@ impl TcpSegments {
     }
 }
 
-/// What the listeners of a network namespace turned away.
+/// The connections that the listeners of a network namespace turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ListenQueues {
     /// Handshakes for which an accept queue had no room: the client waits a second or more, and
@@ -547,7 +548,7 @@ impl CoreTimes {
     /// Reads /proc/stat.
     ///
     /// # Errors
-    /// [`ProcError`] if it can't be read or understood.
+    /// [`ProcError`] if the file cannot be read or understood.
     pub fn read() -> Result<Self, ProcError> {
         let path = Path::new("/proc/stat");
         Self::parse(&read(path)?, path)
@@ -725,7 +726,7 @@ mod tests {
         }
     }
 
-    /// Ends what it holds, whatever becomes of the test.
+    /// Ends the child, however the test ends.
     struct Ended(std::process::Child);
 
     impl Drop for Ended {

@@ -26,9 +26,9 @@ pub struct Report<R> {
     /// The version of what measured; empty in files that do not say it.
     #[serde(default)]
     pub version: Cow<'static, str>,
-    /// The command that was given, as its arguments.
+    /// The command line, as its arguments.
     pub command: Vec<String>,
-    /// Where it ran.
+    /// The environment in which the command ran.
     pub environment: Environment,
     /// The result.
     pub result: R,
@@ -40,7 +40,7 @@ pub struct Report<R> {
 pub struct ReportError {
     /// The file that was to be written.
     pub path: PathBuf,
-    /// What went wrong.
+    /// The error of reading or writing.
     pub source: io::Error,
 }
 

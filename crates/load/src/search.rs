@@ -18,11 +18,11 @@ const KEPT: f64 = 0.98;
 const NARROW: f64 = 1.02;
 /// By how much a first bracket grows.
 const GROWTH: f64 = 2.0;
-/// How far around what is known a later search begins.
+/// How far around the known rate a later search begins.
 const AROUND: f64 = 1.15;
 /// By how much a rate is lowered that was not confirmed.
 const LOWERED: f64 = 0.97;
-/// How often it is lowered.
+/// How many times the lower bound is lowered.
 const LOWERED_MAX: u32 = 10;
 
 /// An objective: a percentile of the latency from when messages were due, below a bound.
@@ -38,7 +38,7 @@ const LOWERED_MAX: u32 = 10;
 pub struct Objective {
     /// The quantile, more than 0 and less than 1.
     pub quantile: f64,
-    /// The latency at it has to be less than this, in ns.
+    /// The latency that the rate must stay below, in ns.
     pub below_ns: u64,
 }
 
@@ -101,7 +101,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Whether it holds an objective at an offered rate.
+    /// Whether the run holds an objective at an offered rate.
     pub fn holds(&self, objective: &Objective, offered: f64) -> bool {
         let in_time = self.latency_ns.is_some_and(|ns| ns < objective.below_ns);
         in_time && self.achieved >= offered * KEPT
@@ -138,7 +138,7 @@ impl Search {
         }
     }
 
-    /// Makes it. `probe` makes a run at a rate.
+    /// Makes the search. `probe` makes a run at a rate.
     ///
     /// # Errors
     /// The first that `probe` has; `None` is an answer, that not even the least rate was held.
@@ -242,9 +242,9 @@ impl Search {
 pub struct Held {
     /// Messages a second at which every confirmation held.
     pub rate: f64,
-    /// What the searches came to: their median, with its interval.
+    /// The result of the searches: their median, with its interval.
     pub between: Estimate,
-    /// What each search came to.
+    /// The result of each search.
     pub found: Vec<f64>,
     /// The rate is the highest that was to be tried; the server may hold more.
     pub at_most: bool,

@@ -15,14 +15,14 @@ use std::time::Duration;
 use crate::owner;
 use crate::procfs::{KnownBy, Process};
 
-/// What the connections show about a process that is measured as the server.
+/// Facts about a process that is measured as the server, found from its connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Serving {
     /// Connections of the generator of which the server's end was seen.
     pub connections: usize,
     /// Connections held by processes that are not measured.
     pub elsewhere: usize,
-    /// Processes that also hold such connections.
+    /// Other processes that also hold such connections.
     pub others: BTreeSet<u32>,
     /// Connections without a visible holder: of another user's process, or of a ring's descriptors.
     pub unseen: usize,
@@ -31,7 +31,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Adds what was seen at another time.
+    /// Adds the observations of another time.
     pub fn add(&mut self, later: &Serving) {
         self.connections += later.connections;
         self.elsewhere += later.elsewhere;
@@ -60,7 +60,7 @@ pub fn find(named: &Process, addr: SocketAddr, generators: &[u32]) -> (Process, 
     (measured, serving)
 }
 
-/// What the connections that there are now say about a process.
+/// Finds facts about a process from the connections of this moment.
 pub fn of(measured: &Process, addr: SocketAddr, generators: &[u32]) -> Serving {
     Ends::of(addr, generators).beside(measured)
 }

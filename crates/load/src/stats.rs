@@ -146,7 +146,7 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// What an interval says about a bound such as "at most 1.05 times".
+/// The verdict of an interval about a bound such as "at most 1.05 times".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {

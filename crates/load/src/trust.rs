@@ -18,9 +18,9 @@ use crate::workload::{Outcome, Plan};
 const STEAL_GRAVE: f64 = 0.10;
 /// The generator's own lateness may be this share of the tail latency,
 const SLIP_MAX: f64 = 0.10;
-/// and beyond this one it is the generator that was measured,
+/// A slip beyond this share means that the generator itself was measured,
 const SLIP_GRAVE: f64 = 0.50;
-/// unless it is less than this altogether.
+/// unless the slip is less than this time.
 const SLIP_NOTED: Duration = Duration::from_micros(50);
 /// From this share of the generator's ceiling on, it is noted.
 const NEAR_CEILING: f64 = 0.8;
@@ -36,11 +36,11 @@ const RETRANSMITS: u64 = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// Nothing speaks against it.
+    /// No reason to doubt the run was found.
     Trustworthy,
     /// Some figures are spoilt, the others are valid.
     Reservations,
-    /// No figure of it should be passed on.
+    /// No figure of the run should be passed on.
     NotTrustworthy,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Standing {
     }
 }
 
-/// What speaks against a run.
+/// The kinds of reasons to doubt a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -84,7 +84,7 @@ pub enum Kind {
     Clipped,
     /// Processes that are not measured hold the server's ends of connections.
     ServerElsewhere,
-    /// Nothing says which process serves.
+    /// It is unknown which process serves.
     ServerUnknown,
     /// Other processes ran on the cores of server and generator.
     Neighbours,
@@ -132,7 +132,7 @@ impl fmt::Display for Kind {
 pub struct Reason {
     /// The kind of the reservation.
     pub kind: Kind,
-    /// How bad it is: what the run would be with this reason alone.
+    /// The gravity of the reason: the verdict on the run if this were its only reason.
     pub standing: Standing,
     /// The finding, and the figures that it spoils.
     pub text: String,
@@ -143,7 +143,7 @@ pub struct Reason {
 pub struct Trust {
     /// The worst of the reasons'.
     pub standing: Standing,
-    /// What speaks against it.
+    /// The reasons to doubt the result.
     pub reasons: Vec<Reason>,
 }
 
@@ -197,7 +197,7 @@ impl Trust {
         self.add(kind, Standing::Reservations, text);
     }
 
-    /// Which side was at its limit, if the load needs one to be.
+    /// Which side was at its limit, if the load needs one to be at its limit.
     fn busy(&mut self, plan: &Plan, outcome: &Outcome) {
         let Some(metered) = &outcome.metered else {
             return;
@@ -255,7 +255,8 @@ impl Trust {
     }
 
     fn network(&mut self, outcome: &Outcome) {
-        // While it was measured, if that is known: what connecting costs is in no latency.
+        // The meter's figures during the measurement, if known: the cost of connecting is in no
+        // latency.
         let metered = outcome.metered.as_ref().map(|metered| metered.tcp);
         if let Some(tcp) = metered.or(outcome.kernel.map(|kernel| kernel.tcp)) {
             let (again, sent) = (tcp.retransmitted, tcp.sent);

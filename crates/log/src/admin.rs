@@ -235,7 +235,7 @@ fn status(stream: &Stream) -> StreamStatus {
     }
 }
 
-/// With what readers see of it.
+/// Adds the facts that readers see of the stream.
 fn committed(mut status: StreamStatus, catalog: &Catalog, pins: &Pins) -> StreamStatus {
     if let Some((id, stream)) = catalog.find(&status.name) {
         let uncommitted = status.range.next.saturating_sub(stream.next);

@@ -10,7 +10,7 @@ use crate::state::State;
 
 const NAME: &str = "marks";
 
-/// Writes down what is known before `next_batch`.
+/// Saves the marks that are known before `next_batch`.
 pub(crate) fn save<D: Disk>(disk: &D, state: &State, next_batch: u64) -> io::Result<()> {
     let mut bytes = vec![0; 12];
     state.encode(&mut bytes);

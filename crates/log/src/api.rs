@@ -39,8 +39,8 @@ pub trait Log: Send + Sync + 'static {
     fn mark(&self, producer: ProducerId) -> Mark;
 
     /// Keeps a producer from being forgotten until it is [let go](Log::let_go) as often as it was
-    /// held: a connected producer is not away. False: there is none of this number, it was
-    /// forgotten just now. A log that forgets no producer does nothing.
+    /// held: a connected producer is not away. False: the log has no producer with this number; it
+    /// was forgotten just now. A log that forgets no producer does nothing.
     fn hold(&self, producer: ProducerId) -> bool {
         let _ = producer;
         true
@@ -117,7 +117,7 @@ pub trait Log: Send + Sync + 'static {
     /// promised.
     fn end_growing(&self) {}
 
-    /// Gives back what was promised and is not needed.
+    /// Gives back promised bytes that are not needed.
     fn give_back(&self, reserved: usize) {
         let _ = reserved;
     }

@@ -10,7 +10,7 @@ use crate::catalog::{Catalog, Segment};
 /// The backlog of a log that has a replicator.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// The most that it may be; bytes of records as they are stored.
+    /// The limit of the backlog; bytes of records in their stored form.
     limit: u64,
     /// For each stream, the position up to which its records are in the home.
     home: BTreeMap<u32, u64>,
@@ -29,7 +29,7 @@ impl Backlog {
         }
     }
 
-    /// A stream exists now. Its number may have belonged to a stream that is deleted.
+    /// A stream exists now. The number of the stream may have belonged to a stream that is deleted.
     pub(crate) fn made(&mut self, stream: u32, stays: bool) {
         match stays {
             true => self.stay.insert(stream),
@@ -37,7 +37,8 @@ impl Backlog {
         };
     }
 
-    /// Whether it takes no more of a stream; if none is named, of the carried streams.
+    /// Whether the backlog takes no more records of a stream; if no stream is named, of the carried
+    /// streams.
     pub(crate) fn is_full_for(&self, stream: Option<u32>) -> bool {
         self.bytes >= self.limit && !stream.is_some_and(|stream| self.stay.contains(&stream))
     }

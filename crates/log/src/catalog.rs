@@ -1,4 +1,4 @@
-//! What readers need to find records: which segments there are, and a sparse index of each.
+//! The catalog by which readers find records: which segments exist, and a sparse index of each.
 //!
 //! The one idea: an index is a shortcut, never the truth. Entries point to headers of runs, which the
 //! reader decodes and verifies, and the whole catalog can be built from the log again. So entries may
@@ -55,8 +55,7 @@ impl Stream {
         (next - first).saturating_sub(lost)
     }
 
-    /// What a reader finds at a position: the next position behind a gap, or how far it may read
-    /// before the next gap.
+    /// Tells a reader the next position behind a gap, or how far it may read before the next gap.
     pub(crate) fn passage(&self, position: u64) -> Passage {
         if let Some((_, &next)) = self.gaps.range(..=position).next_back()
             && next > position
@@ -69,7 +68,7 @@ impl Stream {
     }
 }
 
-/// What is at a position of a stream, and behind it.
+/// Whether a position of a stream has a record, and how far the records or the gap go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     /// A gap up to this position: its records are lost.
@@ -338,7 +337,7 @@ impl Catalog {
         bytes
     }
 
-    /// Counts again what is kept of a stream.
+    /// Counts the kept records of a stream again.
     fn recount(&mut self, id: u32) {
         let stream = &self.streams[id];
         let held = stream.segments.values().filter_map(|number| {

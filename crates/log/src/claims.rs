@@ -28,12 +28,12 @@ const SLOT: usize = 4096;
 pub(crate) const CLAIMS_LENGTH: u64 = 2 * SLOT as u64;
 /// Where the ends of streams are in a slot.
 const ENDS: usize = SAID + 8;
-/// Beside their number: each is where its stream ended. Version 0.2.0 does not say it, and left ends as they were while
-/// it claimed more.
+/// A bit beside the number of ends: each end is exactly where its stream ended. Version 0.2.0 does not say it, and left
+/// ends as they were while it claimed more.
 const EXACT: u32 = 1 << 31;
 /// Length of one end.
 const END: usize = 12;
-/// Most of them.
+/// The largest number of ends.
 pub(crate) const ENDS_MAX: usize = (SLOT - ENDS) / END;
 
 /// How far a stream was durable: what may be lost with the batch that told it, if the stream has
@@ -100,7 +100,7 @@ impl Said {
             sequence,
             through,
             newest,
-            // Without a newest one it says nothing.
+            // Without a newest segment the claim says nothing.
             oldest: oldest.min(newest),
             lived_us,
             epoch: u32_at(bytes, 56),
@@ -158,7 +158,7 @@ fn ends_of(slot: &[u8]) -> (Vec<End>, bool) {
     (ends.collect(), is_exact)
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claimed {
     /// The newest whole slot; `None` in a log of version 1, and in a log that was never opened to
@@ -188,7 +188,7 @@ impl Claimed {
 /// Reads the file, if there is one.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(crate) fn read<D: Disk>(disk: &D) -> io::Result<Claimed> {
     let mut bytes = Vec::new();
     match contents(disk, CLAIMS, &mut bytes) {
@@ -228,7 +228,7 @@ impl<F: DiskFile> ClaimsFile<F> {
     /// in an earlier process both may be in memory only.
     ///
     /// # Errors
-    /// What the system says; `StorageFull` only if there is no file yet.
+    /// The error of the operating system; `StorageFull` only if no claims file exists yet.
     pub(crate) fn open<D: Disk<File = F>>(disk: &D, before: &Claimed) -> io::Result<ClaimsFile<F>> {
         let file = match disk.open(CLAIMS) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -282,16 +282,17 @@ impl<F: DiskFile> ClaimsFile<F> {
         self.said
     }
 
-    /// Whether it says that streams were durable exactly so far.
+    /// Whether the file says that streams were durable exactly up to these ends.
     pub(crate) fn tells(&self, ends: &[End]) -> bool {
         self.ends == ends && (self.is_exact || ends.is_empty())
     }
 
-    /// Says this, durably; its sequence is taken care of. Of `ends`, which are exact, at most [`ENDS_MAX`].
+    /// Writes this claim durably, with the next sequence number. Of `ends`, which are exact, at most
+    /// [`ENDS_MAX`].
     ///
     /// # Errors
-    /// The system's error. Afterwards it is unknown what the file holds. It is not known then what
-    /// the file will say.
+    /// The system's error. Afterwards it is unknown what the file holds. After an error it is
+    /// unknown what the file holds.
     pub(crate) fn say(&mut self, said: Said, ends: Vec<End>) -> io::Result<()> {
         let said = Said {
             sequence: self.said.sequence + 1,

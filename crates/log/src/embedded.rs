@@ -22,7 +22,7 @@ use crate::{
 
 /// The embedded home of records: segments in one directory.
 ///
-/// Dropping it closes it, as [`EmbeddedLog::close`] does, if a thread runs its writer.
+/// Dropping the log closes it, as [`EmbeddedLog::close`] does, if a thread runs its writer.
 #[derive(Debug)]
 pub struct EmbeddedLog<D: Disk = RealDisk> {
     shared: Arc<Shared<D>>,
@@ -137,8 +137,8 @@ impl<D: Disk> EmbeddedLog<D> {
         ))
     }
 
-    /// Where it is kept. Files of the caller's own may lie beside the log's files, as long as the
-    /// log does not know their names (`docs/formats/log-format.md` lists them).
+    /// The disk of the log. Files of the caller's own may lie beside the log's files, as long as
+    /// the log does not know their names (`docs/formats/log-format.md` lists them).
     pub fn disk(&self) -> &D {
         &self.shared.disk
     }
@@ -223,7 +223,7 @@ impl<D: Disk> EmbeddedLog<D> {
     /// Starts a thread that drives the writer of this log, until [`EmbeddedLog::close`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn spawn(&self, writer: Writer<D>) -> std::io::Result<()> {
         assert!(
             Arc::ptr_eq(&self.shared, writer.shared()),

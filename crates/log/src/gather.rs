@@ -37,7 +37,7 @@ pub(crate) struct Group {
     pub(crate) turns: Vec<Turn>,
     /// Positions that are lost; nothing else is in it then.
     pub(crate) gap: Option<Missing>,
-    /// The ticket of the last batch in it.
+    /// The ticket of the last batch in the group.
     pub(crate) last: Ticket,
     /// The highest timestamp of a record in the group.
     pub(crate) newest_us: u64,
@@ -96,7 +96,7 @@ pub(crate) enum Gate {
     /// The disk is full, but for what is held for changes that make room.
     Reserve,
     DiskFull,
-    /// The writer moves what is reserved on a full disk. Batches wait for its answer.
+    /// The writer moves reserved space on a full disk. Batches wait for the writer's answer.
     Looking,
     /// No room could be reserved, for another reason than that the disk is full.
     Blocked,
@@ -122,7 +122,7 @@ pub enum Room {
 pub(crate) enum Larger {
     /// Appends may go there, or need not.
     Free,
-    /// The disk is full: what does not fit is refused.
+    /// The disk is full: records that do not fit are refused.
     DiskFull,
     /// No room could be reserved, for another reason: no caller is told that the disk is full.
     Blocked,
@@ -161,14 +161,15 @@ impl Default for Worth {
 /// caller at a time may grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Growth {
-    /// A caller has wanted it since the log was opened, so room is held for it from then on.
+    /// Whether a caller has asked for the reserve since the log was opened, so that space is
+    /// reserved from then on.
     pub(crate) is_wanted: bool,
     /// Whether the disk has space for the largest group above the limit; `None` if the writer has not
     /// checked since the last group that needed it.
     pub(crate) room: Option<bool>,
     /// No room was found, for another reason than a full disk.
     pub(crate) is_blocked: bool,
-    /// What the growing caller was promised by now, in all.
+    /// The bytes promised to the growing caller by now, in all.
     pub(crate) grown: Option<usize>,
 }
 
@@ -178,7 +179,7 @@ impl Growth {
     }
 }
 
-/// What appending needs, behind one lock.
+/// The state that appending needs, behind one lock.
 #[derive(Debug)]
 pub(crate) struct Gather {
     pub(crate) state: State,
@@ -189,7 +190,7 @@ pub(crate) struct Gather {
     /// Most bytes that a group gathers now. The limit grows with the load, up to
     /// [`Settings::group_bytes`], when space is reserved for it.
     pub(crate) limit: usize,
-    /// The part of it that callers were promised and have not used; see
+    /// The reserved bytes that callers were promised and have not used; see
     /// [`Log::reserve`](crate::Log::reserve).
     pub(crate) reserved: usize,
     /// The limit that would have avoided the refusals.
@@ -203,9 +204,9 @@ pub(crate) struct Gather {
     pub(crate) ready_for: Needs,
     /// The next segment is reserved.
     pub(crate) has_spare: bool,
-    /// The group that gathers is to begin it.
+    /// Whether the gathering group is to begin a segment.
     pub(crate) begins_segment: bool,
-    /// For changes that need a segment of their own.
+    /// The state of a new segment for changes that need one of their own.
     pub(crate) another: Another,
     /// The disk had no room for the next segment, though the one in use has some left.
     pub(crate) fears_end: bool,
@@ -297,7 +298,7 @@ impl Gather {
             || self.wants_more()
     }
 
-    /// Drops all requests: they will not be done.
+    /// Drops all requests: they will not be carried out.
     pub(crate) fn ask_nothing(&mut self) {
         (self.sync_asked, self.discard_asked, self.begins_segment) = (false, false, false);
         self.is_changed = false;
@@ -362,7 +363,7 @@ impl Gather {
         }
     }
 
-    /// `extra` is what may be gathered above the limit.
+    /// `extra` is the number of bytes that may be gathered above the limit.
     fn admit(&mut self, bytes: usize, extra: usize, settings: &Settings) -> Result<(), Refused> {
         self.pass_gate(settings)?;
         self.admit_inside(bytes, self.limit + extra, settings)
@@ -382,7 +383,7 @@ impl Gather {
         self.admit_inside(bytes, limit + extra, settings)
     }
 
-    /// What the gate has let in, into a group of at most so many bytes.
+    /// Moves the calls that the gate has let in into a group of at most so many bytes.
     fn admit_inside(
         &mut self,
         bytes: usize,
@@ -700,7 +701,7 @@ impl Gather {
         if !(1..=255).contains(&name.len()) {
             return Err(Refused::TooMany);
         }
-        // Looking at all of them takes a while: once a second is enough.
+        // Checking all producers takes a while: once a second is enough.
         let is_due = self
             .pressed_us
             .is_none_or(|pressed| lived_us >= pressed.saturating_add(1_000_000));

@@ -129,7 +129,7 @@ impl Saved {
                 needs: Needs(needs),
                 log,
                 number,
-                // The segment itself says it.
+                // The segment itself names its kind.
                 kind: None,
             },
             next_batch,

@@ -22,7 +22,7 @@ impl Kind {
         }
     }
 
-    /// Whether there is no such code in this version.
+    /// Whether this version does not know the code.
     pub(crate) fn is_later(code: u32) -> bool {
         code != 0 && Kind::of(code).is_none()
     }

@@ -16,11 +16,11 @@ pub(crate) struct Note {
     pub(crate) offset: u64,
     /// Timestamp of that run.
     pub(crate) timestamp_us: u64,
-    /// Bytes of the records, as they are stored.
+    /// Bytes of the records in their stored form.
     pub(crate) bytes: u64,
 }
 
-/// What becomes of a stream when the batch is committed that says so.
+/// The change of a stream that takes effect when the batch with this note is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Deleted(u32),

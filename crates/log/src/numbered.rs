@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered<T> {
     known: BTreeMap<u32, T>,

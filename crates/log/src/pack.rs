@@ -68,7 +68,7 @@ mod tests {
             let mut random = fastrand::Rng::with_seed(1);
             let noise: Vec<u8> = (0..1000).map(|_| random.u8(..)).collect();
             assert_eq!(pack(by, &noise), None, "no shorter");
-            // Nothing breaks, whatever the input.
+            // No input breaks the reader.
             for _ in 0..1000 {
                 let mut bent = packed.clone();
                 let at = random.usize(LENGTH..bent.len());

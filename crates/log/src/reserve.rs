@@ -21,7 +21,7 @@ struct Held<F> {
     length: u64,
     /// Bytes of a spare that was made of the reserve, and is not in use yet.
     taken: u64,
-    /// A caller makes room with it.
+    /// Whether a caller makes room with the reserve.
     is_lent: bool,
     /// Bytes of the reserve that are lent. They are reserved again even if little space is free: the
     /// borrower has given them back.
@@ -45,7 +45,7 @@ impl<F: DiskFile> Reserve<F> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are held, be it as the spare.
+    /// Bytes that are reserved, or used as the spare segment.
     pub(crate) fn length(&self) -> u64 {
         let held = self.lock();
         held.length + held.taken
@@ -56,13 +56,13 @@ impl<F: DiskFile> Reserve<F> {
         self.lock().file.is_some()
     }
 
-    /// Whether the spare is what was held, and a caller wants it.
+    /// Whether the spare segment was the reserve, and a caller wants the reserve.
     pub(crate) fn wants_spare(&self) -> bool {
         let held = self.lock();
         held.is_lent && held.taken > 0
     }
 
-    /// Whether a caller makes room with it.
+    /// Whether a caller makes room with the reserve.
     pub(crate) fn is_lent(&self) -> bool {
         self.lock().is_lent
     }
@@ -75,12 +75,12 @@ impl<F: DiskFile> Reserve<F> {
         held.taken = 0;
     }
 
-    /// Whether the spare is what was held.
+    /// Whether the spare segment was the reserve.
     pub(crate) fn is_spare(&self) -> bool {
         self.lock().taken > 0
     }
 
-    /// Gives the spare to a caller that wants it.
+    /// Gives the spare segment to a caller that wants the reserve.
     pub(crate) fn give_spare(&self) {
         let mut held = self.lock();
         held.owed += std::mem::take(&mut held.taken);
@@ -112,8 +112,8 @@ impl<F: DiskFile> Reserve<F> {
         }
         if held.file.is_none() {
             let file = found_or_made(disk)?;
-            // What an earlier opening has held is held on, though the settings might need less now.
-            // Blocks may be missing below its length.
+            // Space that an earlier opening has reserved stays reserved, though the settings might
+            // need less now. Blocks may be missing below its length.
             held.length = file.len()?;
             if held.length > 0
                 && let Err(error) = file.reserve(held.length)
@@ -147,7 +147,7 @@ impl<F: DiskFile> Reserve<F> {
         Ok(())
     }
 
-    /// Makes the spare of it, if it is `least` bytes long.
+    /// Makes the reserve the spare segment, if it is `least` bytes long.
     pub(crate) fn take<D: Disk<File = F>>(
         &self,
         disk: &D,
@@ -179,12 +179,12 @@ impl<F: DiskFile> Reserve<F> {
         held.owed += std::mem::take(&mut held.length);
     }
 
-    /// Whether it was lent.
+    /// Takes the reserve back; returns whether it was lent.
     pub(crate) fn take_back(&self) -> bool {
         std::mem::take(&mut self.lock().is_lent)
     }
 
-    /// Removes it.
+    /// Removes the file of the reserve.
     pub(crate) fn drop_file<D: Disk<File = F>>(&self, disk: &D) {
         let mut held = self.lock();
         if held.file.take().is_some() {

@@ -15,7 +15,7 @@ enum Named {
     Beginning(Box<str>),
 }
 
-/// What names no streams.
+/// A pattern that names no streams.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} names no streams: it should be a name of 1 to 255 bytes, or the beginning of names and a * behind it"
@@ -54,7 +54,7 @@ impl Selection {
         Ok(Selection((!named.is_empty()).then_some(named)))
     }
 
-    /// Whether this stream is one of them.
+    /// Whether this stream is one of the selected streams.
     #[must_use]
     pub fn takes(&self, stream: &str) -> bool {
         self.0.as_deref().is_none_or(|named| {

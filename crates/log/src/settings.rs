@@ -38,8 +38,8 @@ pub struct Settings {
     /// one group and the checkpoint need it.
     pub segment_bytes: u64,
     /// Most bytes that a group gathers while the previous group is written; beyond this,
-    /// [`Refused::Busy`](crate::Refused::Busy). Two such buffers exist. 1 KiB to 64 MiB, default 16
-    /// MiB.
+    /// [`Refused::Busy`](crate::Refused::Busy). The log has two such buffers. 1 KiB to 64 MiB,
+    /// default 16 MiB.
     pub group_bytes: usize,
     /// Initial limit of a group, bytes. The limit doubles with the load, up to `group_bytes`. Space
     /// for six groups is reserved in advance, so a log with little load takes little space. From 1
@@ -61,11 +61,11 @@ pub struct Settings {
     /// Most named cursors over all streams; then [`Refused::TooMany`](crate::Refused::TooMany).
     /// Default 10,000.
     pub cursors_max: usize,
-    /// How long a producer may be idle before its mark is forgotten. After that, messages that it
-    /// sends again are stored again, and [`Mark::forgotten`](crate::Mark::forgotten) says so. Only
-    /// time in which the log is open counts, by the monotonic clock: setting the wall clock forgets
-    /// no producer, and neither does a log that is closed for months. Default: [`PRODUCER_IDLE`],
-    /// 30 days.
+    /// How long a producer may be idle before its mark is forgotten. After that time, messages that
+    /// the producer sends again are stored again, and [`Mark::forgotten`](crate::Mark::forgotten)
+    /// says so. Only time in which the log is open counts, by the monotonic clock: setting the wall
+    /// clock forgets no producer, and neither does a log that is closed for months. Default:
+    /// [`PRODUCER_IDLE`], 30 days.
     pub producer_idle: Duration,
     /// The most that the log takes on the disk, with everything that is reserved: the oldest segments
     /// are removed before it is exceeded. The segment in use and the next one are counted as long as
@@ -77,8 +77,8 @@ pub struct Settings {
     /// Set where a replicator says how far it has [carried](crate::Log::carried) the records.
     /// Records that are not at home are not removed by `retention_bytes`, `retention_age` or the
     /// settings of streams, and at most so many bytes of them are taken; then
-    /// [`Refused::Busy`](crate::Refused::Busy). By up to two groups it may be more. `u64::MAX` is
-    /// no limit but the disk. Default: none, nothing waits for a home.
+    /// [`Refused::Busy`](crate::Refused::Busy). The backlog may exceed this limit by up to two
+    /// groups. `u64::MAX` is no limit but the disk. Default: none, nothing waits for a home.
     pub backlog: Option<u64>,
     /// The streams that the replicator carries; other streams do not wait for it. Default: all.
     pub carries: Selection,
@@ -86,9 +86,9 @@ pub struct Settings {
     pub verify: Verify,
     /// How long to wait before trying again to find room on a full disk. Default: 1 s.
     pub full_retry: Duration,
-    /// Room for one more segment is held on the disk, in a file of its own, which is used only when there is no other and only for
-    /// what makes room ([`Log::reserve_to_make_room`](crate::Log::reserve_to_make_room)). While it cannot be held, nothing
-    /// else is taken. Default: no.
+    /// Room for one more segment is held on the disk, in a file of its own, which is used only when there is no other and only
+    /// for what makes room ([`Log::reserve_to_make_room`](crate::Log::reserve_to_make_room)). While the reserve cannot be held,
+    /// the log takes no records. Default: no.
     pub holds_reserve: bool,
     /// The random number that tells this log from others, taken when the first segment is made;
     /// `None` draws one. Give a number only in a test that must repeat exactly.
@@ -221,8 +221,8 @@ impl Settings {
     }
 }
 
-/// The classic mistakes of durable logs, which tests of the simulated disk must find. They can be
-/// switched on only in a build with the feature `mistakes`.
+/// The classic mistakes of durable logs, which tests of the simulated disk must find. The mistakes
+/// can be switched on only in a build with the feature `mistakes`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {
@@ -232,7 +232,7 @@ pub struct Mistakes {
     pub retry_sync: bool,
     /// Keeps the marks in a file beside the log and believes it where it is ahead of the log.
     pub trust_index: bool,
-    /// Removes old segments before what replaces them is durable.
+    /// Removes old segments before their replacement is durable.
     pub delete_early: bool,
     /// Leaves the last group without a claim when the log falls silent.
     pub claim_never: bool,

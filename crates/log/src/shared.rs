@@ -1,4 +1,4 @@
-//! What the writer, appending threads and readers have in common.
+//! The state that the writer, appending threads and readers have in common.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -231,7 +231,7 @@ impl Watchers {
     }
 }
 
-/// One watcher, until it is dropped.
+/// A registered watcher; dropping the value ends the registration.
 pub(crate) struct Watching {
     watchers: Arc<Watchers>,
     id: u64,

@@ -9,7 +9,7 @@ use crate::{Range, Refused};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Records are stored as they came.
+    /// Records are stored without compression.
     #[default]
     None,
     /// By LZ4: a batch of them that becomes shorter by it.
@@ -19,7 +19,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// All of them.
+    /// All compressions.
     pub const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
     /// The name of the compression.
@@ -62,7 +62,7 @@ pub struct StreamSettings {
     /// The most that is taken: then batches are refused ([`Refused::StreamFull`]) until records go.
     /// Default: no limit.
     pub limit_bytes: Option<u64>,
-    /// How records are stored. Default: as they came.
+    /// How records are stored. Default: no compression.
     pub compression: Compression,
 }
 
@@ -80,7 +80,7 @@ pub enum Change<'a> {
     Set {
         /// Name of the stream.
         stream: &'a str,
-        /// All that is set about it.
+        /// All settings of the stream.
         settings: StreamSettings,
     },
     /// Deletes the stream, with its records, its cursors and the marks of its producers. A later
@@ -99,7 +99,7 @@ pub enum Change<'a> {
     },
     /// A named cursor goes. A later reader with it begins at the oldest record.
     DeleteCursor {
-        /// The name of its stream.
+        /// The name of the cursor's stream.
         stream: &'a str,
         /// Name of the cursor.
         cursor: &'a str,
@@ -130,34 +130,35 @@ pub enum ChangeRefused {
     /// This implementation of the log cannot do that.
     #[error("streams are not administered here")]
     Unsupported,
-    /// The log does not take it, or not now.
+    /// The log does not take the change, or not now.
     #[error("{0}")]
     Log(#[from] Refused),
 }
 
-/// A stream, for its administrators.
+/// The state of a stream, for administrators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamStatus {
     /// Name of the stream.
     pub name: Arc<str>,
     /// The positions that may be read.
     pub range: Range,
-    /// Bytes of these records, as [`StreamSettings`] count them.
+    /// Bytes of the stream's records, as [`StreamSettings`] count them.
     pub bytes: u64,
     /// Bytes of segments that are on the disk because of this stream, alone or with others: the
     /// oldest segments, up to the first one that another stream keeps too, or that is in use.
     /// Segments are removed in order, oldest first, so the records of one stream also keep the
     /// later records of all other streams. 0 for streams without records in the oldest segment.
     pub pins: u64,
-    /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
+    /// The time at which the stream's last record was received: microseconds since the Unix epoch;
+    /// 0 if the stream has no record.
     pub newest_us: u64,
     /// The stream's settings.
     pub settings: StreamSettings,
     /// How many producers have a mark.
     pub producers: usize,
-    /// How many named cursors it has.
+    /// How many named cursors the stream has.
     pub cursors: usize,
-    /// Records behind the slowest cursor; 0 if there is none.
+    /// Records behind the slowest cursor; 0 if the stream has no cursor.
     pub lag: u64,
 }
 
@@ -168,7 +169,7 @@ pub struct CursorStatus {
     pub stream: Arc<str>,
     /// Name of the cursor.
     pub name: Arc<str>,
-    /// Where it stands.
+    /// The position at which the cursor stands.
     pub position: u64,
     /// How many records are behind that.
     pub lag: u64,

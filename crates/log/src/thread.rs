@@ -43,7 +43,7 @@ impl<D: Disk> Watchman<D> {
         let theirs = shared.clone();
         Watchman {
             shared: shared.clone(),
-            // Without it groups are only slower.
+            // Without the helper groups are only slower.
             helper: Builder::new()
                 .name("tidewire-zeros".into())
                 .spawn(move || theirs.zeros.run())

@@ -29,7 +29,7 @@ const PARTS: usize = COMMIT_BOUNDS.len() + 1;
 pub struct CommitTimes {
     /// How many were within each of [`COMMIT_BOUNDS`] and not within the one before; the last is beyond all.
     pub parts: [u64; PARTS],
-    /// All of them added up.
+    /// The sum of all durations.
     pub sum: Duration,
 }
 

@@ -42,7 +42,7 @@ pub enum Policy {
 /// which is how they arrive and how they are stored.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    /// The stream they go to.
+    /// The stream of the records.
     pub stream: StreamId,
     /// Producer of the messages.
     pub producer: ProducerId,
@@ -52,8 +52,8 @@ pub struct Run<'a> {
     pub count: u32,
     /// The id of the last one; it becomes the producer's mark.
     pub last_id: u64,
-    /// When they were received: microseconds since the Unix epoch. Within a stream time never goes
-    /// back: an earlier one is raised to that of the record before.
+    /// The time at which the records were received: microseconds since the Unix epoch. Within a
+    /// stream time never goes back: an earlier one is raised to that of the record before.
     pub timestamp_us: u64,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Run<'_> {
 pub struct Placed {
     /// Place of the run in the order of appending.
     pub ticket: Ticket,
-    /// The position of its first record in the stream.
+    /// The position of the batch's first record in the stream.
     pub first: u64,
 }
 
@@ -102,8 +102,8 @@ pub enum Refused {
     /// [held](crate::Log::hold) producer is not forgotten.
     #[error("the producer was forgotten meanwhile: connect again")]
     Forgotten,
-    /// The stream has its limit of bytes. Read on, refuse, try again after `retry_after`: there is room
-    /// when records of it go.
+    /// The stream is at its limit of bytes. Read on, refuse, try again after `retry_after`: there is
+    /// room when records of it go.
     #[error("the stream is full")]
     StreamFull {
         /// When trying again makes sense.
@@ -180,14 +180,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What the log knows of a producer.
+/// The log's knowledge of a producer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// The highest id appended, committed or not. `None`: nothing was ever appended, or so long ago
     /// that the producer has expired.
     pub appended: Option<u64>,
     /// The last batch appended for it since the log was opened; [`Ticket`] 0 if there was none.
-    /// When `committed` has reached it, `appended` is committed.
+    /// When `committed` has reached this ticket, `appended` is committed.
     pub ticket: Ticket,
     /// The producer has no mark, but had one: it was idle for too long, or there were too many
     /// producers, and messages that it sends again are stored again. The log remembers the last
@@ -207,7 +207,8 @@ pub struct Range {
 /// Where to begin reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// At this position, or at the oldest kept if that is later. Beyond the end it is refused.
+    /// At this position, or at the oldest kept if that is later. A position beyond the end is
+    /// refused.
     Position(u64),
     /// After the last committed record.
     Tail,
@@ -215,14 +216,14 @@ pub enum Begin {
     Timestamp(u64),
 }
 
-/// Consecutive records of one stream, as they are stored.
+/// Consecutive records of one stream, in the form in which they are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frames {
     /// The position of the first one.
     pub first: u64,
     /// How many there are.
     pub count: u32,
-    /// When they were received: microseconds since the Unix epoch.
+    /// The time at which the records were received: microseconds since the Unix epoch.
     pub timestamp_us: u64,
     /// Producer of the messages; empty for anonymous messages.
     pub producer: Arc<str>,
@@ -255,7 +256,7 @@ pub enum ReadError {
         /// The oldest position kept.
         first: u64,
     },
-    /// Nothing was ever appended there.
+    /// No record was ever appended at that position.
     #[error("position {asked} is beyond the end, the next record will have {next}")]
     Beyond {
         /// The position that was asked for.
@@ -271,7 +272,7 @@ pub enum ReadError {
         /// The first position behind the gap: go on there.
         next: u64,
     },
-    /// The stored bytes are not what was written: file, offset and reason.
+    /// The stored bytes differ from the bytes that were written: file, offset and reason.
     #[error("{0}")]
     Damaged(Arc<str>),
     /// The system could not open or read a file, which says nothing about what is in it: file and
@@ -284,7 +285,7 @@ pub enum ReadError {
 /// disk, or the log failed. Must be quick, must not block and must not call the log.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Keeps a [`Wake`] registered; dropping it ends that.
+/// Keeps a [`Wake`] registered; dropping the value ends the registration.
 pub struct Watch(#[allow(dead_code, reason = "dropped, not read")] Box<dyn Send + Sync>);
 
 impl Watch {

@@ -22,7 +22,8 @@ pub struct Usage {
 }
 
 impl<D: Disk> EmbeddedLog<D> {
-    /// What the log holds and has taken. Quick: the cost follows the number of segments.
+    /// The bytes that the log holds, and the appended totals. Quick: the cost follows the number of
+    /// segments.
     ///
     /// ```
     /// use tidewire_log::{EmbeddedLog, Log, Settings};

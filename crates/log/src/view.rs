@@ -1,7 +1,7 @@
 //! A read-only view of a log: beside a process that writes it, from a read-only file system, or
 //! although the log is damaged.
 //!
-//! The one idea: a view shows the log as it was on the disk when the view was opened. It has no
+//! The one idea: a view shows the log as it was on the disk when the view was opened. A view has no
 //! writer, and it uses the index and the verifying reads of the open log.
 
 use std::io;
@@ -120,8 +120,8 @@ impl<D: Disk> View<D> {
         self.durable_through
     }
 
-    /// The first bytes that are not what was written, where the view ends, if there are any. They
-    /// are a group that is being written or was torn, if their batch is above
+    /// The first bytes that are not what was written, where the view ends, if there are any. These
+    /// bytes are a group that is being written or was torn, if their batch is above
     /// [`View::durable_through`]; otherwise they are damage.
     pub fn problem(&self) -> Option<&Damage> {
         self.problem.as_ref()

@@ -1,4 +1,4 @@
-//! What a script answers, taken from its value of Lua.
+//! The value that a script returns, taken from its value of Lua.
 
 use mlua::{Table, Value};
 
@@ -6,10 +6,10 @@ use crate::number::{cast, shortest, whole};
 
 /// Deepest nesting of an answer.
 const DEPTH: usize = 100;
-/// Bytes that one takes beside its text, about.
+/// Bytes that an answer takes beside its text, about.
 const EACH: usize = 64;
 
-/// What a script answers.
+/// The value that a script returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// Nothing.
@@ -40,9 +40,9 @@ pub enum Answer {
 
 /// Takes an answer that is not too large.
 pub(crate) struct Taker {
-    /// Bytes that it may still take.
+    /// Bytes that the answer may still take.
     pub(crate) left: usize,
-    /// Whether true and false are such.
+    /// Whether true and false stay booleans.
     pub(crate) resp3: bool,
 }
 

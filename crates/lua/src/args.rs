@@ -1,13 +1,13 @@
-//! The arguments of a function of a library, and what it answers.
+//! The arguments of a function of a library, and its results.
 
 use std::ops::Deref;
 
 use mlua::{BorrowedBytes, Value};
 
-/// The error of what does not fit into the memory of scripts.
+/// The error for a value that does not fit into the memory of scripts.
 pub(crate) const NO_MEMORY: &str = "not enough memory";
 
-/// What a function answers, or the text of its error.
+/// The results of a function, or the text of its error.
 pub(crate) type Outcome = Result<Vec<Value>, Box<str>>;
 
 /// The arguments of a call.

@@ -1,4 +1,4 @@
-//! What a function of a library may do between two looks at whether its script is to stop.
+//! Bounds the work of a function of a library between two looks at whether its script is to stop.
 
 use crate::state::{State, Stopped};
 

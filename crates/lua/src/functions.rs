@@ -15,7 +15,7 @@ const VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
 /// The names of scripts and of libraries in error texts.
 pub(crate) const CHUNK: &str = "@user_script";
 pub(crate) const LIBRARY: &str = "@user_function";
-/// What functions may say of themselves.
+/// The flags that a function may have.
 pub const FLAGS: [&str; 5] = [
     "no-writes",
     "allow-oom",
@@ -41,7 +41,7 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<
     rust.raw_set("random", random)?;
     let of = state.clone();
     let is_short_of_memory = lua.create_function(move |lua, ()| {
-        // What has outgrown the leash begins anew elsewhere, whoever catches the error.
+        // A script that has outgrown the leash begins again elsewhere, whoever catches the error.
         Ok(of.leash.holds() || lua.used_memory() > of.memory_max.get() / 2)
     })?;
     rust.raw_set("is_short_of_memory", is_short_of_memory)?;

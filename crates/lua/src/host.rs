@@ -1,15 +1,15 @@
-//! What a script runs against: it runs the commands, and says whether the script goes on.
+//! The host of a script: it runs the script's commands, and says whether the script goes on.
 
 use std::borrow::Cow;
 
 use crate::value::Value;
 
-/// What a script asks its host for.
+/// The calls of a script to its host.
 pub trait Host {
     /// Runs a command and gives its reply; an error of the command is a [`Value::Error`].
     ///
     /// # Errors
-    /// The script is to stop, whatever it does.
+    /// The error that the script has to stop.
     fn call(&mut self, call: Call<'_>) -> Result<Value<'_>, Stop>;
 
     /// `redis.log`: a level from 0, debugging, to 3, a warning.
@@ -22,7 +22,7 @@ pub trait Host {
         Some(true)
     }
 
-    /// What `math.random` begins with in this run.
+    /// The first seed of `math.random` in this run.
     fn chance(&mut self) -> u32 {
         0
     }
@@ -47,7 +47,7 @@ pub struct Call<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop(pub Cow<'static, str>);
 
-/// What is to become of a script that runs.
+/// Whether a running script goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The script goes on.

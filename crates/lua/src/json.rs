@@ -146,7 +146,7 @@ fn sparse_array(_: &Lua, args: &Args, config: &mut JsonConfig, _: usize) -> Outc
     ])
 }
 
-/// Sets a number if one is given; tells it.
+/// Sets a number if one is given; returns the present number.
 fn integer(
     args: &Args,
     at: usize,

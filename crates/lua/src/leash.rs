@@ -11,7 +11,8 @@ use std::rc::Rc;
 pub struct Leash(Rc<Cell<bool>>);
 
 impl Leash {
-    /// The script stays where it is to its end: it may take what the interpreter may.
+    /// Releases the leash: the script stays where it is to its end, and may take as much memory as
+    /// the interpreter may.
     pub fn release(&self) {
         self.0.set(false);
     }

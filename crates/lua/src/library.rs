@@ -53,7 +53,7 @@ pub(crate) fn wrapped(
         }
         match result {
             Ok(values) => Ok(MultiValue::from_vec(values)),
-            // As Lua says it itself, without a place.
+            // The text is Lua's own, without a place.
             Err(text) if &*text == NO_MEMORY => Err(Error::runtime(NO_MEMORY)),
             Err(text) => Err(Error::runtime(format!("{}{text}", place(lua)))),
         }

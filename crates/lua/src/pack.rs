@@ -39,7 +39,7 @@ impl<'a> Format<'a> {
         }
     }
 
-    /// The number at the beginning of what is left.
+    /// The number at the beginning of the rest.
     fn count(&mut self) -> Result<Option<usize>, Box<str>> {
         let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
         if digits == 0 {
@@ -57,7 +57,7 @@ impl<'a> Format<'a> {
         Ok(Some(n))
     }
 
-    /// What comes next: its kind, its size, and the bytes left out before it, at so many bytes.
+    /// The next item: its kind, its size, and the bytes left out before it, at so many bytes.
     fn next(&mut self, at: usize) -> Option<Result<(Kind, usize, usize), Box<str>>> {
         let (&letter, rest) = self.rest.split_first()?;
         self.rest = rest;

@@ -11,7 +11,7 @@ use crate::state::Stopped;
 const CAPTURES: usize = 32;
 /// Choices that may be open at once. C keeps each on its stack, and overflows long before.
 const CHOICES: usize = 1 << 16;
-/// What makes a pattern more than a text.
+/// The characters that make a pattern more than a text.
 const SPECIALS: &[u8] = b"^$*+?.([%-";
 
 /// Why there is no answer.
@@ -29,7 +29,7 @@ impl From<Stopped> for Fault {
     }
 }
 
-/// What a capture holds.
+/// The content of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
     /// The bytes from here to there.
@@ -47,7 +47,7 @@ pub(crate) struct Found {
     pub(crate) end: usize,
 }
 
-/// What is to be tried, or taken back, when the rest of the pattern does not match.
+/// A choice to try, or to take back, when the rest of the pattern does not match.
 enum Choice {
     /// One repetition less, down to `least`.
     Fewer {
@@ -404,7 +404,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// What one item has come to.
+/// The result of one item.
 enum Step {
     /// The pattern is at its end.
     Matched,

@@ -14,7 +14,7 @@ impl std::fmt::Display for Raised {
 
 impl std::error::Error for Raised {}
 
-/// What a command has answered, if that is what the error is.
+/// The error reply of a command, if the error is one.
 pub(crate) fn raised(error: &Error) -> Option<&[u8]> {
     match error {
         Error::CallbackError { cause, .. } => raised(cause),

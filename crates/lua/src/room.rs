@@ -6,7 +6,7 @@ use mlua::Lua;
 /// More than a value takes beside its bytes, with its place in a table that grows.
 pub(crate) const EACH: usize = 256;
 
-/// As long as it is there, nothing is refused.
+/// As long as this value exists, no allocation is refused.
 pub(crate) struct Lifted<'l> {
     lua: &'l Lua,
     memory_max: usize,

@@ -1,4 +1,4 @@
-//! What the functions of an interpreter share, and how a running script is looked at and stopped.
+//! The state that the functions of an interpreter share; watches and stops the running script.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -32,15 +32,15 @@ impl From<Stopped> for mlua::Error {
     }
 }
 
-/// What the interpreter's functions share.
+/// The state that the interpreter's functions share.
 pub(crate) struct State {
-    /// What is to become of the script that runs.
+    /// The function that decides whether the running script goes on.
     pub(crate) watch: Box<dyn Fn() -> Verdict>,
     pub(crate) stopped: RefCell<Option<Stop>>,
     pub(crate) resp3: Cell<bool>,
     /// Bytes that the interpreter may take.
     pub(crate) memory_max: Cell<usize>,
-    /// Bytes that it may take now: fewer while the script is held by the leash.
+    /// Bytes that the script may take now: fewer while the script is held by the leash.
     pub(crate) limit: Cell<usize>,
     pub(crate) leash: Leash,
     /// The script is looked at more often: it has so much memory that an instruction may

@@ -209,7 +209,7 @@ fn rep(lua: &Lua, args: &Args, state: &State) -> Outcome {
     if text.is_empty() || times.is_nan() || times < 1.0 {
         return Ok(vec![string(lua, b"")?]);
     }
-    // Building what does not fit takes long before it fails.
+    // Building a text that does not fit takes long before it fails.
     let most = state.memory_max.get() as f64;
     if text.len() as f64 * times.trunc() > most {
         return Err(NO_MEMORY.into());

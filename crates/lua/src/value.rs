@@ -1,4 +1,4 @@
-//! What `redis.call` answers, and how it becomes a value of Lua.
+//! The replies of `redis.call`, and their conversion to values of Lua.
 
 use std::borrow::Cow;
 
@@ -48,7 +48,7 @@ impl<'a> Value<'a> {
         parse(bytes, DEPTH)
     }
 
-    /// Bytes that it takes at most as a value of Lua.
+    /// Bytes that the value takes at most as a value of Lua.
     pub(crate) fn room(&self) -> usize {
         let sum = |all: &[Value<'_>]| all.iter().map(Value::room).sum::<usize>();
         let inside = match self {
@@ -62,7 +62,7 @@ impl<'a> Value<'a> {
         inside + EACH
     }
 
-    /// How many values it is made of.
+    /// How many values the reply is made of.
     pub(crate) fn parts(&self) -> usize {
         let sum = |all: &[Value<'_>]| all.iter().map(Value::parts).sum::<usize>();
         1 + match self {
@@ -128,7 +128,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Whether a table can have it as a key.
+/// Whether a table can have the value as a key.
 fn is_key(value: &Lua51) -> bool {
     match value {
         Lua51::Nil => false,

@@ -24,10 +24,10 @@ const COMPILED: usize = 1000;
 /// Longest text: the parser counts what it reads in an int (CVE-2025-46819).
 const CHUNK_MAX: usize = 1 << 30;
 
-/// A script and what it is given.
+/// A script and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// What names it: the same name is the same text.
+    /// The name of the text: equal names mean equal texts.
     pub name: &'a str,
     /// Text of the script.
     pub text: &'a [u8],
@@ -43,7 +43,7 @@ pub struct Run<'a> {
 /// A call of a function of a library.
 #[derive(Clone, Copy, Debug)]
 pub struct Fcall<'a> {
-    /// What names the library: the same number is the same text.
+    /// The number of the library's text: equal numbers mean equal texts.
     pub library: u64,
     /// Text of the library.
     pub text: &'a [u8],
@@ -62,7 +62,7 @@ pub struct Fcall<'a> {
 pub struct Registered {
     /// Name of the function, as it was given.
     pub name: Vec<u8>,
-    /// What it says of itself.
+    /// The description that the function gives of itself.
     pub description: Option<Vec<u8>>,
     /// Flags of the function, in their order; the host gives them meaning.
     pub flags: Vec<Vec<u8>>,
@@ -84,7 +84,7 @@ pub enum Ended {
 /// Why a library was not loaded.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NotLoaded {
-    /// The error line: what is wrong with it.
+    /// The error line with the fault of the library.
     Failed(Vec<u8>),
     /// The library was stopped.
     Stopped(Stop),
@@ -104,7 +104,7 @@ impl NotLoaded {
 
 /// A library that was loaded.
 struct Library {
-    /// The globals of its functions.
+    /// The globals of the library's functions.
     env: Table,
     functions: HashMap<Vec<u8>, Function>,
 }
@@ -119,7 +119,7 @@ pub struct Vm {
     env: Table,
     state: Rc<State>,
     compiled: RefCell<HashMap<String, Rc<Function>>>,
-    /// What was run last: it often is what is run next.
+    /// The last function that was run, which is often the next one.
     last: RefCell<Option<(String, Rc<Function>)>>,
     libraries: RefCell<HashMap<u64, Rc<Library>>>,
     /// The names of chunks as strings of its own: the parser of Lua 5.1 holds the one it is given in a place where the
@@ -185,7 +185,7 @@ impl Vm {
     /// Compiles a script, or finds it compiled.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the script, in words.
     pub fn compile(&self, name: &str, text: &[u8]) -> Result<(), Vec<u8>> {
         self.function(name, text).map(|_| ())
     }
@@ -193,7 +193,7 @@ impl Vm {
     /// Whether a script compiles. Keeps nothing of it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the script, in words.
     pub fn check(&self, text: &[u8]) -> Result<(), Vec<u8>> {
         self.chunk(CHUNK, text, None).map(|_| ())
     }
@@ -242,8 +242,8 @@ impl Vm {
     /// Loads a library, and keeps it: runs its text, which registers functions and can use no command.
     ///
     /// # Errors
-    /// What is wrong with it, or that it was stopped, or has needed more memory beside what the interpreter has than
-    /// `leash` allows.
+    /// The fault of the library, or that it was stopped, or has needed more memory than `leash` allows beside the
+    /// interpreter's own.
     pub fn load(
         &self,
         library: u64,
@@ -404,7 +404,7 @@ impl Vm {
         self.state.heed_leash(&self.lua);
     }
 
-    /// How it ended, by what the prelude came back with.
+    /// How the script ended, according to the prelude's result.
     fn ended(&self, result: LuaResult<(bool, Lua51)>, name: &str) -> Ended {
         let is_held = self.state.leash.holds();
         self.end();
@@ -491,7 +491,7 @@ fn tells_of_memory(line: &[u8]) -> bool {
     memchr::memmem::find(line, NO_MEMORY.as_bytes()).is_some()
 }
 
-/// What a library has failed with.
+/// The error of a library.
 fn error_of_library(error: &Lua51) -> Vec<u8> {
     match error {
         Lua51::Table(table) => {

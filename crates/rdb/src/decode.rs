@@ -49,7 +49,7 @@ pub enum Error {
     Bad {
         /// Where, about.
         offset: u64,
-        /// What is wrong.
+        /// The fault, in words.
         what: &'static str,
     },
     /// The dump has a value that is not supported.

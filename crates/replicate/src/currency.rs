@@ -15,9 +15,9 @@ const NOW: Duration = Duration::from_secs(2);
 /// are the home's.
 #[derive(Clone, Debug)]
 pub struct Currency {
-    /// Where the home ended, and when it was asked.
+    /// The end of the home, and when the home was asked for it.
     told: Option<(u64, Duration)>,
-    /// All before it was read.
+    /// All records before this position were read.
     read: u64,
     /// All that was there then was read.
     as_of: Option<Duration>,

@@ -15,7 +15,7 @@ use crate::home::{Cursors, Moves};
 const AT_ONCE: usize = 1000;
 /// How many the log is asked for at once.
 const PIECE: usize = 1000;
-/// With it begin the names of cursors that are the server's own, which stay.
+/// The first character of cursors that are the server's own, which stay.
 const OWN: char = '@';
 
 /// The cursors in the home, and the ones that must be sent.
@@ -50,7 +50,7 @@ impl Sending {
         ends: &BTreeMap<Arc<str>, u64>,
     ) -> bool {
         self.due = now + every;
-        // First the ticket: what is found may be later, never earlier.
+        // The ticket is read first: the cursors may be newer than the ticket, never older.
         self.seen = Some(log.progress().committed);
         self.is_stale = false;
         let mut standing = Cursors::new();
@@ -87,7 +87,7 @@ impl Sending {
     /// The cursors to send with a transaction after which the streams' records are in the home up
     /// to `end`.
     pub(crate) fn take(&mut self, end: impl Fn(&str) -> u64) -> Moves {
-        // Removed cursors make room for the others.
+        // Removed cursors make room for other cursors.
         let (gone, others): (Vec<_>, Vec<_>) =
             (self.pending.iter()).partition(|(_, position)| position.is_none());
         let all = gone.into_iter().chain(others);

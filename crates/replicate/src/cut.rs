@@ -1,4 +1,4 @@
-//! Cutting a run at its messages, and what its last one is known by.
+//! Cuts a run at its messages, and identifies its last message.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(crate) fn pieces(stream: &Arc<str>, run: Frames, most: usize, many: usize) -
     pieces
 }
 
-/// What of a run lies at this position or behind it.
+/// The part of a run at this position or behind it.
 pub(crate) fn from(run: Frames, position: u64) -> Option<Frames> {
     let before = position.saturating_sub(run.first);
     if before == 0 {

@@ -9,16 +9,16 @@ use crate::cut::pieces;
 use crate::home::{Claim, Owner, Place, Transaction};
 use crate::settings::Settings;
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Debug)]
 pub(crate) struct Filling {
     pub(crate) transaction: Transaction,
-    /// With it, everything up to this ticket is at home.
+    /// Once the transaction is committed, everything up to this ticket is in the home.
     pub(crate) covers: Option<Ticket>,
     /// Bytes of messages with their headers.
     pub(crate) bytes: usize,
     pub(crate) messages: u64,
-    /// When its first record was put in.
+    /// When the first record was put into the transaction.
     since: Option<Duration>,
     /// The transaction is committed even without records: by it an owner leaves its name.
     claims: bool,
@@ -52,7 +52,7 @@ impl Filling {
         self.transaction.records.is_empty() && !self.claims
     }
 
-    /// How many bytes more it should take; 0 when it is full.
+    /// How many more bytes the transaction should take; 0 when it is full.
     pub(crate) fn room(&self, settings: &Settings) -> usize {
         if self.transaction.records.len() >= settings.transaction_records.max(1) {
             return 0;

@@ -1,4 +1,4 @@
-//! What the producers of a partition are bound to while its tenure is here.
+//! The bounds on the producers of a partition while this server holds the partition.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::home::Marks;
 /// A partition that this node has, from the claim to its end: how far its producers are at home, and how far what they send.
 pub struct Hold {
     tenure: Tenure,
-    /// By stream and producer: what is at home.
+    /// The ids in the home, by stream and producer.
     marks: Mutex<ByStream>,
     /// The ticket plus one; 0 for none.
     replicated: AtomicU64,
@@ -24,14 +24,14 @@ pub struct Hold {
 /// Last ids, by stream and then producer, to be found by names that are borrowed.
 type ByStream = BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>;
 
-/// How it is with a hold.
+/// Whether a hold goes on, and how it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
     /// The hold goes on.
     No,
     /// The partition is handed over: nothing more is to be taken for it, and what was taken is still carried.
     Leaving,
-    /// Nothing is carried any more.
+    /// The tenure is over: no record is carried any more.
     Over,
 }
 
@@ -76,7 +76,7 @@ impl Hold {
         self.replicated.load(Acquire).checked_sub(1).map(Ticket)
     }
 
-    /// Whether it goes on.
+    /// Whether the hold goes on.
     #[must_use]
     pub fn ending(&self) -> Ending {
         match self.ending.load(SeqCst) {
@@ -87,11 +87,11 @@ impl Hold {
     }
 
     /// A caller appends for a producer until the guest is dropped; a partition that is handed over
-    /// waits for that. `None` if it is.
+    /// waits for that. `None` if the hold has ended.
     #[must_use]
     pub fn enter(self: &Arc<Hold>) -> Option<Guest> {
-        // A guest enters before it looks, and the owner ends before it looks: so one of the two sees
-        // the other.
+        // A guest enters before it checks for the end, and the owner ends the hold before it checks
+        // for guests: so one of the two sees the other.
         self.guests.fetch_add(1, SeqCst);
         let guest = Guest(self.clone());
         (self.ending() == Ending::No).then_some(guest)
@@ -134,7 +134,7 @@ impl Hold {
 pub struct Guest(Arc<Hold>);
 
 impl Guest {
-    /// Where it is.
+    /// The hold that the guest has entered.
     #[must_use]
     pub fn hold(&self) -> &Arc<Hold> {
         &self.0

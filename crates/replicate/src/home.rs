@@ -11,7 +11,7 @@ pub trait Home: Send {
     /// Asks for something, under a number that was not used before.
     fn ask(&mut self, number: u64, ask: Ask);
 
-    /// The next answer, with the number of its request.
+    /// The next answer of the home, with the number of its request.
     fn answer(&mut self) -> Option<(u64, Answer)>;
 }
 
@@ -45,9 +45,9 @@ pub enum Answer {
 /// The process that opened a home last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
-    /// The random number of its log.
+    /// The random number of the owner's log.
     pub log: u64,
-    /// Drawn by its process when it started.
+    /// A random number that the owner's process drew when it started.
     pub session: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct Place {
     pub print: u64,
 }
 
-/// The marks of a home, as they are committed.
+/// The committed marks of a home.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// `None`: nothing was ever carried there.
@@ -69,9 +69,9 @@ pub struct Held {
     pub streams: BTreeMap<Arc<str>, Place>,
     /// Claim of a partition of a fleet, with its owner.
     pub claim: Option<Claim>,
-    /// The last ids of its producers: of a partition of a fleet.
+    /// The last ids of the home's producers: of a partition of a fleet.
     pub producers: Marks,
-    /// What owners have left word of beside the records, by name.
+    /// Notes that owners have left beside the records, by name.
     pub notes: Words,
     /// Where readers are, in streams of one server's log.
     pub cursors: Cursors,
@@ -86,7 +86,7 @@ pub struct Held {
     pub hidden: Option<Arc<str>>,
 }
 
-/// Words that are left at home, by their names.
+/// Notes that are left in the home, by their names.
 pub type Words = BTreeMap<Arc<str>, Arc<[u8]>>;
 
 /// Last ids, by stream and producer.
@@ -118,7 +118,7 @@ pub struct Record {
     pub first: u64,
     /// How many there are.
     pub count: u32,
-    /// When they were received: microseconds since the Unix epoch.
+    /// The time at which the records were received: microseconds since the Unix epoch.
     pub timestamp_us: u64,
     /// The messages, framed as in [`tidewire_log::Run::frames`].
     pub frames: Vec<u8>,
@@ -127,13 +127,13 @@ pub struct Record {
 /// Records, and the marks that say how far they go: what must never disagree.
 #[derive(Clone, Debug)]
 pub struct Transaction {
-    /// The owner that carries it.
+    /// The owner that sends the transaction.
     pub owner: Owner,
     /// In the order of each stream.
     pub records: Vec<Record>,
-    /// How far its streams are at home with it.
+    /// Up to which place each stream is in the home after the transaction.
     pub streams: BTreeMap<Arc<str>, Place>,
-    /// The last ids of its producers, by stream and name.
+    /// The last ids of the producers, by stream and name.
     pub producers: Marks,
     /// Claim of a partition of a fleet: its streams are the streams of this tenure.
     pub claim: Option<Claim>,

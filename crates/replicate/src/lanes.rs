@@ -10,17 +10,17 @@ use crate::home::Place;
 /// One stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lane {
-    /// Up to where it is at home.
+    /// The end of the stream in the home.
     pub(crate) home: u64,
-    /// Up to where it is in transactions.
+    /// The end of the stream in transactions.
     pub(crate) read: u64,
     /// The position after the last record that is in transactions.
     put: u64,
-    /// Up to where it was committed when that was looked at last.
+    /// The committed end of the stream at the last look.
     end: u64,
 }
 
-/// All streams, and a moment of the log: what was committed then.
+/// All streams, and the log's ticket at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     lanes: BTreeMap<Arc<str>, Lane>,
@@ -60,7 +60,7 @@ impl Lanes {
         self.begin(&places.collect());
     }
 
-    /// Begins with what is committed from now on.
+    /// Begins with the records that are committed from now on.
     pub(crate) fn begin_now(&mut self, log: &dyn Log) {
         let ends = log.streams("", usize::MAX).into_iter().map(|status| {
             let next = status.range.next;

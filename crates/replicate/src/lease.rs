@@ -24,9 +24,10 @@ pub const LEASE: &str = "lease";
 /// The lease that an owner left word of at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// The process that held it, or still does.
+    /// The process that held the lease, or still holds it.
     pub owner: Owner,
-    /// How long it lasts from before a transaction was sent; zero once it is released.
+    /// How long the lease lasts from before a transaction was sent; zero once the lease is
+    /// released.
     pub lasts: Duration,
 }
 
@@ -70,7 +71,7 @@ impl Granted {
     }
 }
 
-/// Until when a process holds the lease. Clones show the same one.
+/// Until when a process holds the lease. Clones show one lease.
 #[derive(Clone, Default)]
 pub struct Lease(Arc<Until>);
 
@@ -103,13 +104,14 @@ impl Lease {
         self.0.ends_ns.load(SeqCst) > 0 && self.is_held(monotonic())
     }
 
-    /// How long it is still held for, by a replicator that [runs](crate::Running).
+    /// How long the lease is still held, by a replicator that [runs](crate::Running).
     #[must_use]
     pub fn left(&self) -> Duration {
         self.ends().saturating_sub(monotonic())
     }
 
-    /// Zero once it is over, also where a proof and the end come at one moment from two threads.
+    /// Zero once the lease is over, also where a proof and the end come at one moment from two
+    /// threads.
     fn ends(&self) -> Duration {
         match self.0.is_over.load(SeqCst) {
             true => Duration::ZERO,
@@ -117,13 +119,13 @@ impl Lease {
         }
     }
 
-    /// A transaction has proved it until then.
+    /// A transaction has proved the lease until then.
     pub(crate) fn extend(&self, ends: Duration) {
         let ends_ns = u64::try_from(ends.as_nanos()).unwrap_or(u64::MAX);
         self.0.ends_ns.fetch_max(ends_ns, SeqCst);
     }
 
-    /// Ends the lease: it is not held any more, and will not be again.
+    /// Ends the lease: this process does not hold it any more, and will not again.
     pub(crate) fn end(&self) {
         self.0.is_over.store(true, SeqCst);
     }

@@ -1,5 +1,5 @@
-//! What the local log has committed is carried on to a home of many machines, in order, and a second
-//! watermark says how far: [`Progress::replicated`](tidewire_log::Progress::replicated).
+//! The committed records of the local log are carried to a home of many machines, in order, and a
+//! second watermark says how far: [`Progress::replicated`](tidewire_log::Progress::replicated).
 //!
 //! The crate rests on three ideas. A [`Home`] takes whole [transactions](Transaction), in which the records and the
 //! marks that say how far they go cannot disagree. The outcome of a transaction is never guessed: if an answer is
@@ -7,10 +7,10 @@
 //! The [`Replicator`] is a state machine that is driven by steps, like the log's writer: a [thread](Running) drives it
 //! in production, a simulation in the tests.
 //!
-//! A [`Node`] is a member of a fleet, whose producers are spread over partitions. It is a set of replicators, one for each
-//! partition that a [`Membership`] has assigned to it and that it has [claimed](Hold) in the home.
+//! A [`Node`] is a member of a fleet, whose producers are spread over partitions. A node is a set of replicators, one for
+//! each partition that a [`Membership`] has assigned to the node and that the node has [claimed](Hold) in the home.
 //!
-//! The crate knows no particular home; `docs/howto/replicate.md` says what is promised.
+//! The crate knows no particular home; `docs/howto/replicate.md` describes the promises.
 //!
 //! # In five minutes
 //!

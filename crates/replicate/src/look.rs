@@ -9,7 +9,7 @@ use tidewire_log::{Step, Tenure};
 use crate::home::{Answer, Ask, Held, Home};
 use crate::settings::Settings;
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Default)]
 pub(crate) struct Look {
     now: Option<Looking>,

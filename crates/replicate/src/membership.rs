@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A group of nodes that share partitions, of which this one is a member. The group decides which
 /// member is to have a partition; the home decides which member has it.
 ///
-/// Nothing here blocks.
+/// No function of this trait blocks.
 pub trait Membership: Send {
     /// The next thing that happened.
     fn event(&mut self) -> Option<Event>;
@@ -16,17 +16,17 @@ pub trait Membership: Send {
     fn released(&mut self, partition: u32);
 }
 
-/// What happens to a member.
+/// An event of a member: partitions are given or taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// These are all partitions of this node. Other partitions that it had belong to other members.
     Assigned {
         /// Counts what the group has decided, as far as this member knows of it.
         generation: u64,
-        /// All of them.
+        /// All partitions of this node.
         partitions: BTreeSet<u32>,
     },
-    /// These partitions go to other members as soon as they are released.
+    /// These partitions go to other members as soon as this node has released them.
     Revoked(BTreeSet<u32>),
     /// The group goes on without this node, perhaps: it has not been reached for too long.
     Lost,

@@ -27,7 +27,7 @@ pub trait Homes: Send {
     /// A home for this share. The client connects at the first request.
     ///
     /// # Errors
-    /// Why there is none; it is tried again.
+    /// The reason why the home cannot be reached; the node tries again.
     fn home(&mut self, share: Share) -> Result<Box<dyn Home>, Arc<str>>;
 }
 
@@ -35,11 +35,11 @@ pub trait Homes: Send {
 pub struct Member {
     /// How many partitions there are; at least 1.
     pub partitions: u32,
-    /// Has homes for them.
+    /// The homes of the partitions.
     pub homes: Box<dyn Homes>,
-    /// Says which of them are to be this node's.
+    /// The group's decision which partitions are this node's.
     pub membership: Box<dyn Membership>,
-    /// Where the node publishes which producers it has.
+    /// The place where the node publishes which producers it has.
     pub owners: Owners,
     /// Draws a random number that no session has had.
     pub session: Box<dyn FnMut() -> u64 + Send>,
@@ -51,7 +51,7 @@ impl fmt::Debug for Member {
     }
 }
 
-/// See the module. Driven by steps, as a [`Replicator`] is.
+/// The module's comment describes the type. Driven by steps, as a [`Replicator`] is.
 pub struct Node {
     log: Arc<dyn Log>,
     identity: u64,
@@ -60,14 +60,14 @@ pub struct Node {
     /// Anonymous messages; `None` before there is a home for them.
     own: Option<Carrier>,
     parts: BTreeMap<u32, Part>,
-    /// What the group has given to this node.
+    /// The partitions that the group has given to this node.
     given: BTreeSet<u32>,
     /// Partitions that are tried again, and the earliest time for that.
     again: BTreeMap<u32, Duration>,
     places: BTreeMap<u32, Arc<str>>,
     look: Look,
     owners: Owners,
-    /// What carriers that have ended have carried.
+    /// The totals of carriers that have ended.
     before: Status,
     fleet: Fleet,
     told: Told,
@@ -102,7 +102,7 @@ struct Leaving {
     reach: Option<Ticket>,
 }
 
-/// What the log was told last.
+/// The watermarks that the log was told last.
 #[derive(Default, PartialEq, Eq)]
 struct Told {
     home: BTreeMap<Arc<str>, u64>,
@@ -121,7 +121,7 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// A node for `log`, whose random number is `identity`. The log must sync what it commits.
+    /// A node for `log`, whose random number is `identity`. The log must sync its commits.
     pub fn new(log: Arc<dyn Log>, identity: u64, settings: Settings, member: Member) -> Node {
         let owners = member.owners.clone();
         let mut node = Node {
@@ -169,7 +169,7 @@ impl Node {
         self.shown.clone()
     }
 
-    /// From now on the node hands over its partitions, and takes none: its process ends. Nothing
+    /// From now on the node hands over its partitions, and takes none: its process ends. No record
     /// should be appended any more. If the home is unreachable, the node does not wait.
     pub fn leave(&mut self, now: Duration) {
         if !self.leaves {
@@ -270,7 +270,7 @@ impl Node {
         }
     }
 
-    /// Begins with what was given.
+    /// Begins to carry the partitions that were given to the node.
     fn take(&mut self, now: Duration) -> Step {
         if self.fleet.is_lost || self.leaves {
             return Step::Idle;
@@ -329,7 +329,7 @@ impl Node {
                 self.member.membership.released(partition);
             }
             if self.fleet.is_lost {
-                // The member that took it was told to.
+                // The member that took the partition was told to.
                 self.given.remove(&partition);
             }
             self.end(partition, "another node has taken it");
@@ -447,7 +447,7 @@ impl Node {
         self.owners.change(held.collect(), places)
     }
 
-    /// Tells the log how far it is.
+    /// Tells the log how far replication is.
     fn tell(&mut self) {
         let mut told = Told {
             home: self.homes(),
@@ -548,7 +548,7 @@ impl Part {
 
 /// Most bytes that all shares of a node hold in memory, were all of them here; two transactions each.
 const HELD_MAX: usize = 128 << 20;
-/// The smallest limit of such a transaction.
+/// The smallest limit of a transaction.
 const TRANSACTION_MIN: usize = 64 << 10;
 
 /// The limit of a transaction of one share, such that all together stay bounded, whatever their

@@ -8,7 +8,7 @@ use crate::home::Words;
 /// [needs all](crate::Settings::needs_all): a little-endian number, in the transaction of the last of them.
 pub(crate) const CARRIED: &str = "carried";
 
-/// What that word says.
+/// The position in that note.
 pub(crate) fn carried(words: &Words) -> u64 {
     let word = words.get(CARRIED).and_then(|word| word.first_chunk());
     word.copied().map_or(0, u64::from_le_bytes)
@@ -51,7 +51,7 @@ impl Notes {
         self.lock().pending.insert(name.into(), word.into());
     }
 
-    /// Has it say that the home begins at this position.
+    /// Writes a note that the home begins at this position.
     pub(crate) fn put_begins(&self, position: u64) {
         self.put(BEGINS, &position.to_le_bytes());
     }

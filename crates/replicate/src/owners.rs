@@ -10,7 +10,7 @@ use crate::hold::Hold;
 /// The owner of a partition's producers.
 #[derive(Clone, Debug)]
 pub enum Whose {
-    /// This node's.
+    /// A partition that this node owns.
     Held(Arc<Hold>),
     /// The partition belongs to the node there.
     At(Arc<str>),
@@ -18,7 +18,7 @@ pub enum Whose {
     Nobody,
 }
 
-/// The table of all partitions. Clones are the same one.
+/// The table of all partitions. Clones share one table.
 #[derive(Clone, Default)]
 pub struct Owners(Arc<Mutex<Table>>);
 
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Owners {
     }
 }
 
-/// Whether they are the same table.
+/// Whether both share one table.
 impl PartialEq for Owners {
     fn eq(&self, other: &Owners) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -30,7 +30,8 @@ use crate::tenancy::Tenancy;
 pub const CURSOR: &str = "@home";
 
 /// The cursor of each stream that says which records a fleet member need not keep any more: records
-/// before it whose tenure is over, though they are not in the home. An operator has released them.
+/// before it whose tenure is over, though they are not in the home. An operator has released the
+/// records before this position.
 pub const RELEASED: &str = "@released";
 
 /// How often [`CURSOR`] is written, at most.
@@ -79,7 +80,7 @@ pub struct Replicator {
     cursors: Sending,
     /// Proves that this process owns its home, for a while.
     tenancy: Tenancy,
-    /// Since when it leaves, if it does.
+    /// Since when the replicator leaves, if it leaves.
     leaving: Option<Duration>,
     /// The home has the log of another server, according to the last look.
     is_foreign: bool,
@@ -102,7 +103,7 @@ enum State {
 #[derive(Debug)]
 struct Carrying {
     number: u64,
-    /// Before it was asked.
+    /// The time before the request was sent.
     sent: Duration,
     within: Duration,
     /// When to report a late answer; `None` once it was reported.
@@ -114,7 +115,7 @@ struct Carrying {
     cursors: Moves,
     bytes: usize,
     messages: u64,
-    /// With it, so much was ever carried.
+    /// The total of carried records after this transaction.
     carried: u64,
     /// The request that a planted mistake sends again.
     again: Option<Ask>,
@@ -140,8 +141,8 @@ impl Replicator {
         Replicator::of(Share::Whole, log, identity, session, settings)
     }
 
-    /// A replicator for one share of a fleet's member. It reports nothing to the log; `session` is
-    /// drawn anew for each one.
+    /// A replicator for one share of a fleet's member. Such a replicator reports nothing to the
+    /// log; `session` is drawn anew for each one.
     pub(crate) fn of(
         share: Share,
         log: Arc<dyn Log>,
@@ -218,7 +219,7 @@ impl Replicator {
         self.notes.clone()
     }
 
-    /// The lease of its home, where [`Settings::lease`] asks for one.
+    /// The lease of the replicator's home, where [`Settings::lease`] asks for a lease.
     pub fn lease(&self) -> Lease {
         self.tenancy.lease()
     }
@@ -244,7 +245,7 @@ impl Replicator {
         }
     }
 
-    /// What the producers of its partition are bound to, once it is claimed.
+    /// The bounds on the producers of its partition, once the partition is claimed.
     pub(crate) fn hold(&self) -> Option<&Arc<Hold>> {
         let is_claimed = self.has_claimed || self.makes(|mistakes| mistakes.promise_unread);
         self.hold.as_ref().filter(|_| is_claimed && !self.is_over())
@@ -255,17 +256,17 @@ impl Replicator {
         self.hold.as_ref()
     }
 
-    /// Whether another process has opened its home.
+    /// Whether another process has opened the replicator's home.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)
     }
 
-    /// Whether its home is open.
+    /// Whether the replicator's home is open.
     pub(crate) fn is_home(&self) -> bool {
         matches!(self.state, State::Home(_))
     }
 
-    /// Whether its home has had a transaction of it.
+    /// Whether the home has committed a transaction of this replicator.
     pub(crate) fn has_claimed(&self) -> bool {
         self.has_claimed
     }
@@ -280,7 +281,7 @@ impl Replicator {
         self.replicated
     }
 
-    /// The tenures that were met in what was read.
+    /// The tenures of the records that were read.
     pub(crate) fn seen(&mut self) -> &mut Seen {
         &mut self.seen
     }
@@ -322,7 +323,7 @@ impl Replicator {
         }
     }
 
-    /// An answer has come; whether it changed anything.
+    /// Handles an answer of the home; returns whether the answer changed the state.
     fn answered(
         &mut self,
         number: u64,
@@ -409,7 +410,7 @@ impl Replicator {
         self.cursors.begin(&held.cursors);
         self.filling = Filling::claiming(self.owner, self.claim);
         if let Some(first) = begun.values().map(|place| place.next).max() {
-            // With the claim, so that neither is ever found without the other.
+            // The note is written with the claim, so that neither is ever found without the other.
             self.notes.put_begins(first);
             self.filling.transaction.streams = begun;
         }
@@ -611,7 +612,7 @@ impl Replicator {
         Ok(())
     }
 
-    /// Reads, or sends what has been read.
+    /// Reads records, or sends the records that have been read.
     fn carry(&mut self, now: Duration, home: &mut dyn Home) -> Step {
         let is_free = matches!(self.state, State::Home(None));
         let due = self.filling.due(&self.settings);
@@ -716,7 +717,7 @@ impl Replicator {
         Ok(true)
     }
 
-    /// A run as it goes home, if it is of this share.
+    /// The form of a run in the home, if the run belongs to this share.
     fn takes(&mut self, stream: &Arc<str>, run: Frames) -> Option<Frames> {
         if self.share == Share::Whole {
             return Some(run);
@@ -945,7 +946,7 @@ impl Replicator {
         self.show();
     }
 
-    /// Whether it may have its home yet, and never had it.
+    /// Whether the replicator may still get its home, and never had it.
     pub(crate) fn seeks_home(&self) -> bool {
         !self.has_claimed && !self.is_over() && !self.is_foreign
     }

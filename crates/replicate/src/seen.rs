@@ -16,7 +16,8 @@ struct Span {
     next: u64,
 }
 
-/// See the module. Its size is that of tenures whose records are not known to be at home, times the streams.
+/// The module's comment describes the type. The size of the map is the number of tenures whose records are
+/// not known to be at home, times the streams.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(BTreeMap<Tenure, BTreeMap<Arc<str>, Span>>);
 

@@ -24,7 +24,7 @@ pub struct Settings {
     pub slow_after: Duration,
     /// First pause before a failed operation is tried again; each further pause doubles. Default 100 ms.
     pub retry_first: Duration,
-    /// The longest such wait. Default 5 s.
+    /// The longest wait before a retry. Default 5 s.
     pub retry_last: Duration,
     /// First pause before a home that another process has opened is looked at again. The pause
     /// doubles each time until something is committed again, up to four times as much. A process
@@ -35,11 +35,12 @@ pub struct Settings {
     /// s.
     pub hand_over_within: Duration,
     /// The records are useful only from the first one on, or with a [snapshot](crate::SNAPSHOT) of what is before: a log that
-    /// begins behind the home's end is not replicated. To an empty home it is replicated, and a note says where the home
-    /// [begins](crate::begins): no level is promised until there is a note of a snapshot, too. The home is told how many records
-    /// it has received. Default false.
+    /// begins behind the home's end is not replicated. A store is also replicated to an empty home, and a note says where the
+    /// home [begins](crate::begins): no level is promised until the home has a note of a snapshot, too. The home is told how
+    /// many records it has received. Default false.
     pub needs_all: bool,
-    /// How often it is looked at most which named cursors of readers have moved, so that they go home. Default 1 s.
+    /// The shortest time between two checks which named cursors of readers have moved, so that cursors are sent to
+    /// the home. Default 1 s.
     pub cursors_every: Duration,
     /// How long the owner holds its [lease](crate::Lease), counted from before it sent a transaction that was committed. A
     /// transaction is sent to renew the lease whenever a quarter of this time has passed. No level is promised before the lease
@@ -77,8 +78,8 @@ impl Default for Settings {
     }
 }
 
-/// The classic mistakes of replicators, which tests of the simulated home must find. They can be switched on
-/// only in a build with the feature `mistakes`.
+/// The classic mistakes of replicators, which tests of the simulated home must find. The mistakes can be
+/// switched on only in a build with the feature `mistakes`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {
@@ -92,7 +93,7 @@ pub struct Mistakes {
     pub repeat_unsettled: bool,
     /// Takes positions at home for its own without looking at what stands there.
     pub trust_positions: bool,
-    /// Carries what was taken in an earlier tenure.
+    /// Carries records that were taken in an earlier tenure.
     pub carry_past: bool,
     /// Promises the level while the home is only a part.
     pub promise_part: bool,

@@ -1,4 +1,4 @@
-//! What of a log a replicator carries.
+//! The part of a log that a replicator carries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub enum Share {
         /// How many there are.
         count: u32,
     },
-    /// Records without a producer. They stay with the log that took them, in a fleet with this many
-    /// partitions.
+    /// Records without a producer. Such records stay with the log that took them, in a fleet with
+    /// this many partitions.
     Own {
         /// The random number of the log.
         log: u64,
@@ -38,7 +38,7 @@ impl fmt::Display for Share {
 }
 
 impl Share {
-    /// The partition in which it is at home, where there is more than one.
+    /// The share's partition in the home, where the home has more than one.
     #[must_use]
     pub fn partition(self) -> Option<u32> {
         match self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a replicator is doing.
+/// The present work of a replicator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// The replicator waits before it tries again.
@@ -23,7 +23,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [Phase; 6] = [
         Phase::Away,
         Phase::Looking,
@@ -56,17 +56,17 @@ impl fmt::Display for Phase {
 /// How a replicator does.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// What the replicator is doing.
+    /// The present work of the replicator.
     pub phase: Phase,
-    /// What went wrong last, until it is right again.
+    /// The latest error; `None` as soon as an attempt succeeds.
     pub trouble: Option<Arc<str>>,
-    /// Up to where each stream is at home, by what is known.
+    /// The known end of each stream in the home.
     pub home: BTreeMap<Arc<str>, u64>,
     /// Transactions committed.
     pub transactions: u64,
-    /// Messages in them.
+    /// Messages in the carried records.
     pub messages: u64,
-    /// Bytes of these records, with their headers.
+    /// Bytes of the carried records, with their headers.
     pub bytes: u64,
     /// Bytes that were ever carried to a home that [needs all](crate::Settings::needs_all), by whomever, as it says itself.
     pub carried: u64,
@@ -102,11 +102,11 @@ pub struct Fleet {
     pub generation: u64,
     /// The group is not reached.
     pub is_lost: bool,
-    /// The partitions that are here, and what is done about them.
+    /// The partitions of this node, and the phase of each.
     pub partitions: BTreeMap<u32, Phase>,
     /// Partitions that were here and are not any more.
     pub ended: u64,
-    /// Partitions among them that had to go before all that was durable was at home.
+    /// Partitions among them that had to go before all durable records were in the home.
     pub cut_short: u64,
     /// Tenures that are over and have left something that is not at home.
     pub left_tenures: usize,
@@ -115,12 +115,12 @@ pub struct Fleet {
     pub left_records: u64,
 }
 
-/// Where a replicator shows its status. Clones show the same one.
+/// The place where a replicator shows its status. Clones show one status.
 #[derive(Clone, Debug, Default)]
 pub struct Shown(Arc<Mutex<Status>>);
 
 impl Shown {
-    /// How it does now.
+    /// The present status.
     #[must_use]
     pub fn status(&self) -> Status {
         self.0

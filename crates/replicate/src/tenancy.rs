@@ -7,7 +7,7 @@ use crate::lease::{Granted, LEASE, Lease};
 use crate::settings::{Mistakes, Settings};
 use crate::witness::Witness;
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Debug)]
 pub(crate) struct Tenancy {
     owner: Owner,
@@ -23,12 +23,12 @@ pub(crate) struct Tenancy {
     mistakes: Mistakes,
 }
 
-/// What the home records about this process.
+/// The home's record about this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Nothing.
     None,
-    /// A transaction with its word is under way.
+    /// A transaction with this owner's word is under way.
     Sent,
     /// The word is at home: the tenancy has begun.
     Begun,
@@ -72,7 +72,7 @@ impl Tenancy {
     /// without leaving its name there.
     pub(crate) fn opened(&mut self, held: &Held, has_claimed: bool, now: Duration) {
         if self.stage == Stage::Sent {
-            // Whether it was committed is what the word says.
+            // The owner's word in the home shows whether the transaction was committed.
             self.stage = Stage::None;
         }
         let granted = Granted::of(&held.notes);

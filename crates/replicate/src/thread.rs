@@ -39,14 +39,14 @@ impl Bell {
         self.0.1.notify_one();
     }
 
-    /// Waits until it is rung or so much time is over, even if it is to end.
+    /// Waits until the bell rings or the time is over, even if the thread is to end.
     fn wait_ending(&self, most: Duration) {
         let rung = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.0.1.wait_timeout_while(rung, most, |rung| !rung.rung);
         waited.unwrap_or_else(PoisonError::into_inner).0.rung = false;
     }
 
-    /// Waits until it is rung or so much time is over; whether to go on.
+    /// Waits until the bell rings or the time is over; returns whether to go on.
     fn wait(&self, most: Duration) -> bool {
         let rung = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = |rung: &mut Rung| !rung.rung && !rung.ends;
@@ -57,8 +57,9 @@ impl Bell {
     }
 }
 
-/// A running replicator. Dropping the value ends it; records that are not in the home by then are sent when it runs again.
-/// Before the end, a member of a fleet hands over its partitions, and a lease is released, if the home is reachable.
+/// A running replicator. Dropping the value ends the thread; records that are not in the home by then are sent when a
+/// replicator runs again. Before the end, a member of a fleet hands over its partitions, and a lease is released, if the
+/// home is reachable.
 #[derive(Debug)]
 pub struct Running {
     bell: Bell,
@@ -70,7 +71,7 @@ impl Running {
     /// Drives a replicator of `log`. The home is to ring `bell` when it has an answer.
     ///
     /// # Errors
-    /// What the system says when no thread can be had.
+    /// The error of the operating system if no thread can be started.
     pub fn start(
         mut replicator: Replicator,
         mut home: Box<dyn Home>,
@@ -90,7 +91,7 @@ impl Running {
     /// Drives a member of a fleet with `log`. The homes and the membership must ring `bell` when they have an answer.
     ///
     /// # Errors
-    /// What the system says when no thread can be had.
+    /// The error of the operating system if no thread can be started.
     pub fn start_node(mut node: Node, log: &dyn Log, bell: Bell) -> io::Result<Running> {
         let shown = node.shown();
         let step = move |now, ends| {
@@ -146,7 +147,7 @@ impl Running {
         self.shown.clone()
     }
 
-    /// What wakes it.
+    /// The bell that wakes the thread.
     #[must_use]
     pub fn bell(&self) -> Bell {
         self.bell.clone()
@@ -157,7 +158,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.bell.change(|rung| rung.ends = true);
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported by its thread.
+            // The thread has reported its panic.
             let _ = thread.join();
         }
     }

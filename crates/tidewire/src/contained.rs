@@ -1,4 +1,4 @@
-//! Running what is not ours: a panic in it goes no further.
+//! Runs code that is not the toolkit's own: a panic in this code goes no further.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -65,7 +65,7 @@ impl<T> Drop for Theirs<T> {
 mod tests {
     use super::*;
 
-    /// Panics when it is dropped, with another one.
+    /// A value that panics when it is dropped, with another such value.
     struct Bomb(u32);
 
     impl Drop for Bomb {

@@ -3,7 +3,7 @@
 //! A test of this crate turns one on for its own thread. In every other build [`mistaken`] is the
 //! constant `false`, and nothing is left of the places that ask.
 
-/// Lists them once, by where they can be made.
+/// Lists the mistakes, by the part that can make them.
 macro_rules! mistakes {
     ($($place:ident { $(#[doc = $said:literal] $name:ident,)+ })+) => {
         /// A mistake, and where it is planted.
@@ -12,7 +12,7 @@ macro_rules! mistakes {
             $($(#[doc = $said] $name,)+)+
         }
 
-        /// What makes a mistake.
+        /// The part of the toolkit that makes a mistake.
         #[cfg(test)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Place {
@@ -23,7 +23,7 @@ macro_rules! mistakes {
         impl Mistake {
             pub(crate) const ALL: &[Mistake] = &[$($(Mistake::$name,)+)+];
 
-            /// Where it can be made.
+            /// The part of the toolkit that can make the mistake.
             pub(crate) fn place(self) -> Place {
                 match self {
                     $($(Mistake::$name => Place::$place,)+)+
@@ -80,7 +80,7 @@ mistakes! {
         HalfCloseDropped,
         /// A socket in the ring's table that should be reset is closed in order.
         PlacedNotReset,
-        /// What cannot be handed over, because entering the ring fails, is dropped.
+        /// An operation that cannot be handed over, because entering the ring fails, is dropped.
         OperationDropped,
         /// A piece that was announced is taken from its completion once more.
         EarlyTakenTwice,
@@ -114,7 +114,7 @@ mistakes! {
         NewsOfConnectedIgnored,
         /// A receive that fails is taken for one that finds nothing.
         FailedReceiveIgnored,
-        /// What polling has found is forgotten by the wait.
+        /// The wait forgets the events that polling has found.
         PolledNewsForgotten,
         /// Data that was received early is not offered.
         EarlyForgotten,
@@ -174,7 +174,7 @@ mistakes! {
         LastCallLeftOut,
         /// A stop does not look into the queues of listeners once more.
         LastLookLeftOut,
-        /// A stop does not read what has come before it.
+        /// A stop does not read the bytes that arrived before it.
         SweepLeftOut,
         /// An attempt to connect has no deadline.
         DialWithoutDeadline,

@@ -56,7 +56,7 @@ impl Client {
     /// address that was dialled.
     ///
     /// # Errors
-    /// [`TlsError::Name`] if it is neither.
+    /// [`TlsError::Name`] if the text is neither.
     pub fn server_name(mut self, name: &str) -> Result<Client, TlsError> {
         let parsed = ServerName::try_from(name.to_owned());
         self.name = Some(parsed.map_err(|_| TlsError::Name(name.to_owned()))?);
@@ -187,7 +187,7 @@ impl Wrap for TlsClient {
     type Layer = Records;
 
     fn wrap(&self, to: &Peer) -> Result<Option<Records>, Refusal> {
-        // Without TLS it would be in the clear, unnoticed.
+        // Without TLS the connection would be in the clear, unnoticed.
         if matches!(to.origin, Origin::Accepted(_)) {
             return Err(Refusal::ByService(
                 "accepted, and TLS is set up as a client's",

@@ -17,7 +17,7 @@ pub enum TlsError {
     Pem {
         /// The item that was expected.
         what: &'static str,
-        /// What the reader said.
+        /// The reader's error, in words.
         reason: String,
     },
     /// The key does not belong to the certificate, or is of a kind that is not known.

@@ -51,11 +51,11 @@ pub struct Records {
     ends: bool,
     /// Throttle of log lines about refused peers; servers only.
     failures: Option<Arc<Throttle>>,
-    /// The peer has closed its side, or has cut the stream; the inner protocol was told.
+    /// The peer has closed its side, or has cut the stream, and the inner protocol was told.
     told_end: bool,
     /// The stream is over without the peer's farewell.
     is_cut: bool,
-    /// This side has said its farewell.
+    /// Whether this side has sent its close_notify.
     said_farewell: bool,
 }
 
@@ -131,7 +131,7 @@ impl Records {
     fn records_in(&mut self, input: &mut Input<'_>) -> Result<usize, rustls::Error> {
         let record = &input.bytes()[..self.boundary.next(input.bytes())];
         if record.is_empty() {
-            // rustls would take it for the end of the stream, and make up an error whenever it is asked.
+            // rustls would take zero bytes for the end of the stream, and report an error at every call.
             return Ok(0);
         }
         let mut rest = record;
@@ -186,7 +186,7 @@ impl Records {
                     self.waiting = self.waiting.saturating_sub(took);
                     some = true;
                 }
-                // Nothing there now.
+                // No record is there now.
                 Err(_) => self.waiting = 0,
             }
         }
@@ -259,7 +259,7 @@ impl Layer for Records {
         Next::More
     }
 
-    /// Moves what can move: plaintext in, plaintext out, records out.
+    /// Moves as many bytes as possible: plaintext in, plaintext out, records out.
     fn pump<S: Service>(&mut self, at: &mut Around<'_, '_, S, Self>) {
         self.accept(at);
         loop {

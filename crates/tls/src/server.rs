@@ -194,7 +194,7 @@ impl Wrap for TlsServer {
     type Layer = Records;
 
     fn wrap(&self, from: &Peer) -> Result<Option<Records>, Refusal> {
-        // Without TLS it would be in the clear, unnoticed.
+        // Without TLS the connection would be in the clear, unnoticed.
         if matches!(from.origin, Origin::Dialled(_)) {
             return Err(Refusal::ByService(
                 "dialled, and TLS is set up as a server's",

@@ -35,11 +35,15 @@ fn certificate(bad: &Bad) -> &'static str {
         Bad::Revoked => "the peer's certificate was revoked",
         Bad::BadSignature => "the peer's certificate is signed wrongly",
         Bad::BadEncoding => "the peer's certificate cannot be read",
-        _ => "the peer's certificate is no good",
+        // rustls has no variant for this one, the most frequent mistake with a certificate made for a trial.
+        other if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the peer's certificate is an authority's own, which no server may use: make one that the authority signs"
+        }
+        _ => "the peer's certificate fails a check",
     }
 }
 
-/// What the peer said before it left.
+/// The meaning of the peer's last alert.
 fn told(alert: Alert) -> &'static str {
     match alert {
         Alert::UnknownCA => "the peer does not trust the authority of our certificate",

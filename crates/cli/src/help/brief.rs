@@ -1,4 +1,5 @@
-//! What `-h` shows of commands with many flags: these, each on a line, so that the whole fits on a screen of 24 lines of 80.
+//! The flags that `-h` shows of commands with many flags, each on a line, so that the help fits on a screen of 24 lines of
+//! 80 columns.
 
 /// The texts of `-h` for a command and its subcommands, by the command's words: flags and arguments
 /// in the order of the help, each with a few words. If several entries name a flag, the later one

@@ -1,4 +1,4 @@
-//! What the help of this program says beside the flags; the mechanism is in `tidewire_command::help`.
+//! The texts of this program's help beside the flags; the mechanism is in `tidewire_command::help`.
 
 mod brief;
 mod examples;
@@ -28,7 +28,7 @@ pub(crate) fn with_lab() -> clap::Command {
         .get_subcommands()
         .map(|sub| sub.get_name().to_owned())
         .collect();
-    // Each in its turn, because one that is changed becomes the last.
+    // Each subcommand in its turn, because a changed subcommand becomes the last one.
     for name in names {
         let place = others.iter().position(|other| other.get_name() == name);
         let other = place.map(|place| others.swap_remove(place));

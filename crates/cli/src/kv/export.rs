@@ -33,7 +33,7 @@ pub(crate) struct Args {
     to: PathBuf,
 }
 
-/// Bytes after which they are written.
+/// Bytes of the dump that are gathered before they are written.
 const ENOUGH: usize = 1 << 20;
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -42,18 +42,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         |error: io::Error| Failure::failed(format!("{} was not made: {error}", to.display()));
     if to.exists() {
         return Err(Failure::failed(format!(
-            "{} is there already",
+            "{} exists already: choose another name, or remove it",
             to.display()
         )));
     }
     // Opening would make one: an empty dump of a directory that was misspelt is no dump.
     if !super::is_there(&args.data) {
         let found = match crate::data::parts(&args.data).is_empty() {
-            true => "nothing",
-            false => "messages alone",
+            true => "it has no log",
+            false => "its log holds messages",
         };
         return Err(Failure::failed(format!(
-            "there is no key-value store in {}: {found}",
+            "there is no key-value store in {}: {found}; --data must name the data directory of a server with \
+             durable keys, or `kv` in it",
             args.data.display()
         )));
     }

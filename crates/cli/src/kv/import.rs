@@ -68,7 +68,7 @@ const BYTES: usize = 1 << 20;
 
 /// A target that takes commands.
 trait Target {
-    /// Runs a command in a database; what is wrong, if anything.
+    /// Runs a command in a database; returns the fault, if any.
     fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure>;
 
     /// Puts a library of functions in.
@@ -177,7 +177,11 @@ fn import_counting(
                     Item::Skipped(_) => {}
                 }
             }
-            None if !more => return Err(wrong("the file ends too early".into())),
+            None if !more => {
+                return Err(wrong(
+                    "the file ends too early: make or copy the dump again".into(),
+                ));
+            }
             None => {
                 bytes.drain(..from);
                 from = 0;
@@ -241,8 +245,8 @@ fn put(key: &Key, target: &mut impl Target) -> Result<(), Failure> {
     }
 }
 
-/// Stores a stream as its entries and groups, with the commands that would have made them. Deleted entries
-/// that a consumer still holds cannot be stored, and consumers count as seen now.
+/// Stores a stream as its entries and groups, with the commands that would have made the stream. Deleted
+/// entries that a consumer still holds cannot be stored, and consumers count as seen now.
 fn put_stream(
     key: &Key,
     stream: &tidewire_rdb::Stream,
@@ -321,7 +325,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Target for Directory {
     fn command(&mut self, database: u32, args: &[&[u8]]) -> Result<(), Failure> {
-        let spec = find(args[0]).ok_or_else(|| Failure::wrong("a command that there is not"))?;
+        let spec = find(args[0]).ok_or_else(|| Failure::wrong("a command that does not exist"))?;
         let db = u16::try_from(database).ok();
         let db = db.filter(|db| *db < self.0.databases());
         let db = db.ok_or_else(|| Failure::wrong(format!("there is no database {database}")))?;
@@ -391,7 +395,7 @@ fn into_directory(args: &Args, file: File, data: &std::path::Path) -> Result<Cou
 
 /// A running server.
 struct Server {
-    /// Where it listens, as given.
+    /// The server's address, as given.
     to: String,
     /// At least one reply has come.
     has_answered: bool,
@@ -421,7 +425,7 @@ impl Server {
             io::Result::Ok(socket)
         };
         let socket =
-            connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}")))?;
+            connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}; is `tidewire serve kv` running there? --to must name its kv listener")))?;
         let mut server = Server {
             to: to.to_owned(),
             has_answered: false,

@@ -17,7 +17,7 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// The command for it, if it is asked for.
+    /// The command that logs in, if a password is given.
     pub(super) fn command(&self) -> Result<Option<Vec<String>>, Failure> {
         let Some(file) = &self.password_file else {
             return Ok(None);

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     within: Span,
 }
 
-/// How long it may take to connect and to be let in.
+/// The longest time for connecting and logging in.
 const GREETING: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         socket.set_read_timeout(Some(GREETING))?;
         io::Result::Ok(socket)
     };
-    let socket = connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}")))?;
+    let socket = connect().map_err(|e| Failure::failed(format!("cannot connect to {to}: {e}; is `tidewire serve kv` running there? --to must name its kv listener")))?;
     let mut socket = BufReader::new(socket);
     if let Some(login) = login {
         let login: Vec<&str> = login.iter().map(String::as_str).collect();
@@ -86,7 +86,7 @@ fn owns(info: &str) -> Result<(), String> {
     }
 }
 
-/// INFO, of replication and of whether it loads.
+/// Asks a server for INFO about replication and about loading.
 fn info(socket: &mut BufReader<TcpStream>, to: &str) -> Result<String, Failure> {
     /// Most that these sections can have.
     const MOST: usize = 1 << 20;

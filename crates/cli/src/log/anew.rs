@@ -129,7 +129,7 @@ impl Anew {
         Ok(())
     }
 
-    /// Appends what does not go on.
+    /// Appends the last run, which no further record continues.
     fn append_last(&mut self) -> Result<(), String> {
         let Some(record) = self.last.take() else {
             return Ok(());
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// Each was a record of its own at home.
+    /// In the home, each message of the run was a record of its own.
     #[test]
     fn messages_that_were_one_run_are_one_again() {
         let place = tempfile::tempdir().expect("a directory");

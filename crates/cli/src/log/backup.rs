@@ -195,12 +195,13 @@ fn copied(
 /// The copy of a log, and the position and bytes of the snapshot beside it.
 type Copied = (tools::Backup, Option<(u64, u64)>);
 
-/// Copies until what was copied is of one moment.
+/// Copies again until all copied files are of one moment.
 fn made(from: &Path, into: &Path, since: Option<&Path>) -> Result<Copied, String> {
     let source = ReadOnlyDisk::open(from).map_err(|e| e.to_string())?;
     for _ in 0..TRIES {
         if let Some(copied) = copy(&source, into, since)? {
-            // Opening it makes indexes and the file of claims; closing it says that its end is its end.
+            // Opening the copy makes indexes and the file of claims; closing it records where the copy
+            // ends.
             let log = EmbeddedLog::start(into, momentary());
             log.map_err(|e| e.to_string())?.0.close();
             return Ok(copied);
@@ -221,7 +222,7 @@ fn clear(directory: &Path) -> Result<(), String> {
         }
         Ok::<_, io::Error>(())
     };
-    clear().map_err(|e| format!("cannot remove what is in {}: {e}", directory.display()))
+    clear().map_err(|e| format!("cannot remove the contents of {}: {e}", directory.display()))
 }
 
 /// Copies a log and, for a key-value store, the snapshot that it continues from; `None` if a newer

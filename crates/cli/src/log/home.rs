@@ -15,7 +15,7 @@ use crate::exit::Failure;
 use crate::serve::client_settings;
 use crate::status_line::StatusLine;
 
-/// How often it is shown how far a restore is.
+/// How often the progress of a restore is shown.
 const TELL: Duration = Duration::from_millis(500);
 
 pub(super) fn restore(at: &str, config: Option<&Path>, to: &Path, out: &mut impl Write) -> Shown {
@@ -122,7 +122,7 @@ fn rebuild(target: &Target, settings: &Home, partial: &Path, to: &Path) -> Resul
     made.map_err(|why: String| wrong(to, &why))
 }
 
-/// What the home says that it has, and its reader.
+/// The home's own account of its records, and a reader of the home.
 fn look(target: &Target, settings: &Home) -> Result<(Held, Reader), String> {
     let held = tidewire_kafka::held(target, Share::Whole, settings).map_err(|e| e.to_string())?;
     if held.claim.is_some() {

@@ -108,7 +108,7 @@ impl Only {
     }
 }
 
-/// Does it.
+/// Runs a `log` subcommand.
 pub(crate) fn run(log: Log) -> Result<(), Failure> {
     // Gathered first: a reader that stops early ends the command, not a half of it.
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -238,7 +238,7 @@ impl Place {
         let mut failure = None;
         for part in self.parts()? {
             tell(&part, out)?;
-            // A fault of one log says nothing of the other.
+            // A fault of one log does not concern the other log.
             let found = match run(&Place::of(&part), out) {
                 Err(Ended::Failed(failure)) => Some(failure),
                 shown => shown?,
@@ -294,8 +294,11 @@ impl Place {
         };
         let name = file.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| Failure::usage(format!("{shown} is no file of a log")))?;
-        let disk = ReadOnlyDisk::open(&directory)
-            .map_err(|e| Failure::failed(format!("cannot show {shown}: {e}")))?;
+        let disk = ReadOnlyDisk::open(&directory).map_err(|e| {
+            Failure::failed(format!(
+                "cannot show {shown}: {e}; name a file of a log, such as one of a server's data directory"
+            ))
+        })?;
         Ok((disk, name.to_owned()))
     }
 
@@ -315,7 +318,7 @@ fn time(us: u64) -> String {
     }
 }
 
-/// Bytes as people write them.
+/// A number of bytes with a unit, for people.
 fn size(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(shift, _)| bytes >> shift > 0);

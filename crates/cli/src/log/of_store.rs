@@ -23,7 +23,7 @@ pub(super) fn is_store(held: &Held, first: Option<&Found>) -> bool {
         })
 }
 
-/// What to do instead.
+/// Advice to the operator: the commands for the log of a key-value store.
 pub(super) fn advice(target: &Target, to: &Path) -> String {
     format!(
         "{target} is the home of a key-value store. To restore the store, have a new server follow the home and promote it:\n  \
@@ -78,7 +78,7 @@ mod tests {
         let mut cut = held(&["kv"]);
         cut.notes.insert(SNAPSHOT.into(), b""[..].into());
         assert!(is_store(&cut, None));
-        // The store was given its home a moment ago, and nothing has arrived there yet.
+        // The store was given its home a moment ago, and no record has arrived there yet.
         let mut part = held(&["kv"]);
         let first = 401_u64.to_le_bytes();
         part.notes.insert("begins".into(), first[..].into());

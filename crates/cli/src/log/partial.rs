@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-/// How often it is begun anew because another process had just ended with it.
+/// How many times the directory is begun again because another process had just finished with it.
 const TRIES: u32 = 10;
 
-/// The directory that the module describes. It stays locked until the value is dropped.
+/// The directory that the module describes. The directory stays locked until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Partial {
     path: PathBuf,
@@ -24,8 +24,8 @@ impl Partial {
     /// Begins a directory that will be at `to`; removes what an interrupted attempt has left.
     ///
     /// # Errors
-    /// Another process makes it, something else is in its place, no directory can be put there as a whole, or what the system
-    /// says; as text.
+    /// The error, as text: another process makes the directory, something else is in its place, no directory can be put there
+    /// as a whole, or the operating system refuses.
     pub(super) fn begin(to: &Path) -> Result<Partial, String> {
         let to = meant(to)?;
         let path = beside(&to);
@@ -35,7 +35,8 @@ impl Partial {
             match fs::create_dir(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
                     let above = path.parent().unwrap_or(Path::new("."));
-                    fs::create_dir_all(above).map_err(|e| failed("make what is above", e))?;
+                    fs::create_dir_all(above)
+                        .map_err(|e| failed("make the parent directory of", e))?;
                     continue;
                 }
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -84,7 +85,7 @@ impl Partial {
         &self.path
     }
 
-    /// Removes what is in it.
+    /// Removes the contents of the directory.
     ///
     /// # Errors
     /// What the system says, as text.
@@ -99,10 +100,10 @@ impl Partial {
             }
             Ok::<_, io::Error>(())
         };
-        clear().map_err(|e| format!("cannot remove what is in {}: {e}", self.path.display()))
+        clear().map_err(|e| format!("cannot remove the contents of {}: {e}", self.path.display()))
     }
 
-    /// Gives it its name, durably.
+    /// Gives the directory its final name, durably.
     ///
     /// # Errors
     /// The system's error, as text; the directory is removed then.
@@ -161,7 +162,7 @@ fn beside(to: &Path) -> PathBuf {
 /// Whether there is nothing, or an empty directory.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub(super) fn is_free(to: &Path) -> io::Result<bool> {
     match fs::read_dir(to) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),

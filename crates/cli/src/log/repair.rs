@@ -1,4 +1,4 @@
-//! Keeping what is whole of a damaged log.
+//! Repairs a damaged log: keeps its whole parts.
 
 use std::io::Write;
 
@@ -56,7 +56,7 @@ fn one(place: &Place, yes: bool, out: &mut impl Write) -> Shown {
     Ok(None)
 }
 
-/// Prints what is lost and returns it; `None` if nothing is.
+/// Prints the lost parts and returns them; `None` if nothing is lost.
 fn lost(place: &Place, disk: &impl Disk, out: &mut impl Write) -> Result<Option<Loss>, Ended> {
     let loss = tools::loss(disk).map_err(|e| place.failed(&e))?;
     match &loss {
@@ -70,7 +70,7 @@ fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
     for (file, name) in &loss.renamed {
         writeln!(
             out,
-            "misnamed    {file} says that it is {name}, and gets that name"
+            "misnamed    {file} contains the segment {name}, and is renamed to it"
         )?;
     }
     for gap in &loss.gaps {
@@ -99,23 +99,27 @@ fn tell(loss: &Loss, out: &mut impl Write) -> std::io::Result<()> {
             )?;
         }
         if gap.positions.is_empty() && gap.kept == 0 {
-            writeln!(out, "missing     no position that is known of")?;
+            writeln!(out, "missing     no known position")?;
         }
         for (stream, first, next) in &gap.skipped {
             writeln!(
                 out,
-                "skipped     {stream:?} goes on at position {next}: those from {first} on may have been given, which \
-                 nothing tells any more"
+                "skipped     {stream:?} goes on at position {next}: the lost part may have used \
+                 the positions from {first} on"
             )?;
         }
         for stream in &gap.deleted {
-            writeln!(out, "deleted     {stream:?} was deleted in what is lost")?;
+            writeln!(
+                out,
+                "deleted     {stream:?} was deleted in the lost part of the log"
+            )?;
         }
         for stream in &gap.unsure {
             writeln!(
                 out,
-                "unsure      {stream:?} may have been deleted there, and another one of this name made: its records \
-                 stay, and its producers are told that they were forgotten"
+                "unsure      {stream:?} may have been deleted in the lost part, and another \
+                 stream of this name created: its records stay, and its producers are told that \
+                 they were forgotten"
             )?;
         }
     }

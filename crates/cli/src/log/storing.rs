@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidewire_log::Refused;
 
-/// Until the log has room in its queue.
+/// Calls `put` until the log has room in its queue.
 pub(super) fn patiently<T>(mut put: impl FnMut() -> Result<T, Refused>) -> Result<T, String> {
     loop {
         match put() {

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     release: bool,
 }
 
-/// What became of the records of a tenure.
+/// Whether the records of a tenure reached the home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Records are at home up to before this position.
@@ -150,7 +150,7 @@ pub(super) fn run(args: &Args, out: &mut impl Write) -> Shown {
     Ok(None)
 }
 
-/// Has each stream keep nothing before its position.
+/// Sets each stream to keep no records before its position.
 fn release(place: &Place, listed: &BTreeMap<String, u64>) -> Result<(), Failure> {
     if listed.is_empty() {
         return Ok(());
@@ -168,7 +168,7 @@ fn release(place: &Place, listed: &BTreeMap<String, u64>) -> Result<(), Failure>
     }
 }
 
-/// What the marks of a partition say of a tenure of this log.
+/// Reads from the marks of a partition whether the records of this log's tenure reached the home.
 fn fate(held: &Held, log: u64, tenure: Tenure, stream: &str) -> Fate {
     let places = held.places.get(&(log, tenure.number));
     let place = places.and_then(|places| places.get(stream));

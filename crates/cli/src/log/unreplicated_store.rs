@@ -1,4 +1,5 @@
-//! What stays in the log of a key-value store, because another server took the store over before it was at home.
+//! Finds units that stay in the log of a key-value store, because another server took the store over before the
+//! units reached the home.
 
 use std::io::Write;
 
@@ -17,7 +18,7 @@ const SHOWN: usize = 64;
 /// Bytes in front of the payload of a record.
 const HEADER: usize = 12;
 
-/// Lists it, unit by unit.
+/// Lists the unreplicated part, unit by unit.
 pub(super) fn show(view: &View, held: &Held, out: &mut impl Write) -> Shown {
     let log = view.identity();
     let owner = held

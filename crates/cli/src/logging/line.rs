@@ -77,7 +77,7 @@ fn level(level: Level) -> &'static str {
     }
 }
 
-/// The pairs of one line, written as they come.
+/// The pairs of one line, written as they are visited.
 struct Pairs<'a> {
     json: bool,
     first: bool,
@@ -162,7 +162,8 @@ impl<'a> Pairs<'a> {
         });
     }
 
-    /// What a `Counters` shows: in JSON an object of numbers, in logfmt pairs like all others.
+    /// Formats a `Counters` value: in JSON as an object of numbers, in logfmt as pairs like all
+    /// other pairs.
     fn counters(&mut self, name: &str, shown: &str) {
         let pairs = || shown.split(' ').filter_map(|pair| pair.split_once('='));
         if self.json {
@@ -190,7 +191,7 @@ fn is_counters(text: &str) -> bool {
 
 /// Whether logfmt takes this without quotes.
 fn is_bare(text: &str) -> bool {
-    // Nearly always it is told without looking for characters.
+    // Most texts are recognised as plain without a search for single characters.
     let plain = |b: u8| b.is_ascii_graphic() & (b != b'"') & (b != b'=') & (b != b'\\');
     if text.bytes().all(plain) {
         return !text.is_empty();
@@ -234,8 +235,8 @@ thread_local! {
 /// Bytes of each that are kept.
 const KEPT: usize = 4096;
 
-/// Calls `f` with one of them, empty. A line logged while another is formatted has a string of its
-/// own.
+/// Calls `f` with an empty string that the thread keeps for reuse. A line logged while another is
+/// formatted has a string of its own.
 fn with_kept<R>(kept: &'static LocalKey<Cell<String>>, f: impl FnOnce(&mut String) -> R) -> R {
     // A thread that ends has no string any more.
     let mut text = kept.try_with(Cell::take).unwrap_or_default();

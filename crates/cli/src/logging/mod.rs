@@ -27,7 +27,8 @@ const DEFAULT: &str = "info";
 /// Lines about connections.
 const CONNECTIONS: &str = "tidewire::connection";
 
-/// Logging as long as it lives. Dropping it writes out what is queued, for a second at most.
+/// Logging is on as long as this value lives. Dropping it writes out what is queued, for a second
+/// at most.
 pub(crate) struct Logging {
     levels: Levels,
     queue: Queue,
@@ -47,7 +48,7 @@ impl fmt::Debug for Levels {
 }
 
 impl Levels {
-    /// The filter in force, as `--log` takes it.
+    /// The filter in force, in the form that `--log` takes.
     pub(crate) fn shown(&self) -> String {
         let shown = self.handle.with_current(ToString::to_string);
         let shown = shown.unwrap_or_default();
@@ -142,7 +143,7 @@ impl Logging {
         self.levels.clone()
     }
 
-    /// What became of the lines, to be asked at any time.
+    /// A function that counts the written and the dropped lines, to be called at any time.
     pub(crate) fn counts(&self) -> impl Fn() -> Counts + Send + Sync + 'static {
         let queue = self.queue.clone();
         move || queue.counts()

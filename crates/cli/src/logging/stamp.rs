@@ -1,4 +1,4 @@
-//! The time as it stands in front of a line: `2026-01-31T23:59:59.123456Z`. Days and hours are worked out once a second.
+//! The time in the form that begins a line: `2026-01-31T23:59:59.123456Z`. Days and hours are worked out once a second.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -65,7 +65,7 @@ mod tests {
         let mut stamp = LAST.get();
         let hour = 3_600_000_000_u64;
         let times = (0..5000).map(|i| i * 7 * hour + i * 333_333);
-        // Within a second, over its end, and back.
+        // Times within a second, over its end, and back.
         let close = [
             0, 1, 999_999, 1_000_000, 1_000_001, 999_998, 59_999_999, 60_000_000,
         ];

@@ -24,14 +24,14 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long the end waits until the queued lines are taken.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What became of the lines so far.
+/// The numbers of written and of dropped lines so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Lines taken into the queue.
     pub(crate) lines: u64,
     /// Lines dropped because the queue was full.
     pub(crate) dropped: u64,
-    /// Failed writes; their lines are lost.
+    /// Failed writes; the lines of these writes are lost.
     pub(crate) failed: u64,
 }
 
@@ -54,7 +54,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// The thread sleeps until it is woken.
+    /// Whether the thread sleeps until it is woken.
     parked: bool,
     /// The thread has taken bytes that are not written yet.
     writing: bool,
@@ -323,7 +323,7 @@ mod tests {
         };
         let queue = Queue::gathering_for(Duration::from_secs(3600), out).unwrap();
         let line = vec![b'x'; GATHERED_MAX / 8];
-        // However few of them the first write has taken.
+        // The rest of the lines is written too, however few the first write has taken.
         for _ in 0..16 {
             queue.push(&line, false);
         }

@@ -1,4 +1,4 @@
-//! What happened between two pages.
+//! The changes of metrics between two pages of the admin listener.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,12 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// What the values add up to.
+    /// The sum of the values of a metric with these labels.
     pub(super) fn sum(&self, metric: &str, labels: &[(&str, &str)]) -> f64 {
         self.now.sum(metric, labels)
     }
 
-    /// By how much it grows in a second.
+    /// By how much a metric grows in a second.
     pub(super) fn rate(&self, metric: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let before = self.before?;
         let more = self.now.sum(metric, labels) - before.sum(metric, labels);

@@ -86,7 +86,7 @@ impl Asker {
         &self.url
     }
 
-    /// The page as it comes.
+    /// The page's text, unchanged.
     pub(super) fn text(&self) -> Result<String, String> {
         let url = format!("{}/stats.json", self.url);
         let mut request = self.agent.get(&url);

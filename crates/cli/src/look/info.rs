@@ -8,7 +8,7 @@ use super::report::report;
 use super::whom::Whom;
 use crate::exit::Failure;
 
-/// Which server, and how it is shown.
+/// The server to ask, and the form of the output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Info {
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! Numbers for people.
 
-/// With a unit of this step, such as `1.5 MiB`.
+/// A number with a unit of this step, such as `1.5 MiB`.
 fn scaled(n: f64, step: f64, units: &[&str]) -> String {
     let mut n = n;
     let mut unit = 0;
@@ -70,7 +70,7 @@ pub(super) fn time(seconds: f64) -> String {
     }
 }
 
-/// A dash for what is not known.
+/// The shown number, or a dash if the number is not known.
 pub(super) fn known(n: Option<f64>, show: impl Fn(f64) -> String) -> String {
     n.map_or("-".to_owned(), show)
 }

@@ -204,7 +204,7 @@ pub(super) fn loops(change: &Change<'_>) -> Vec<Vec<String>> {
     all.keys().map(|name| row(name)).collect()
 }
 
-/// The two logs, as metrics call them.
+/// The names of the two logs in metrics.
 pub(super) const MESSAGES: &str = "messages";
 pub(super) const KEYS: &str = "kv";
 
@@ -225,8 +225,8 @@ pub(super) fn log(change: &Change<'_>, log: &str) -> Vec<(String, String)> {
         (_, blocked) if blocked > 0.0 => {
             let full = [("log", log), ("because", "disk_full")];
             match change.sum("tidewire_log_blocked", &full) > 0.0 {
-                true => "takes nothing: the disk is full",
-                false => "takes nothing: no room can be reserved",
+                true => "accepts no messages: the disk is full",
+                false => "accepts no messages: no room can be reserved on the disk",
             }
         }
         _ if log == MESSAGES => "taking messages",
@@ -303,7 +303,7 @@ pub(super) fn log(change: &Change<'_>, log: &str) -> Vec<(String, String)> {
     facts
 }
 
-/// Nothing if there is no store.
+/// The lines about the key-value store; no lines if the server has no store.
 pub(super) fn kv(change: &Change<'_>) -> Vec<(String, String)> {
     if !change.now.metrics.contains_key("tidewire_kv_keys") {
         return Vec::new();

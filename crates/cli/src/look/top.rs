@@ -23,7 +23,7 @@ use super::whom::Whom;
 use crate::exit::Failure;
 use crate::span::Span;
 
-/// Which server, and how often it is asked.
+/// The server to ask, and how often.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keys: q or Esc ends, p holds the picture still.")]
 pub(crate) struct Top {
@@ -336,7 +336,7 @@ impl View {
             ),
             None => {
                 let held = if self.held {
-                    "held; p goes on"
+                    "paused; p goes on"
                 } else {
                     "p holds"
                 };

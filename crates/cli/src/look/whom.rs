@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::tls::TlsArgs;
 
-/// Which server, and what it asks for.
+/// The server to ask, and its secrets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Whom {
     /// The server's admin listener: HOST:PORT, or a URL; https:// as --tls

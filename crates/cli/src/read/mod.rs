@@ -139,7 +139,8 @@ impl Args {
         }
     }
 
-    /// Whether a record of this time is behind what is meant. Times never go back within a stream.
+    /// Whether a record of this time is later than the end that was asked for. Times never go back
+    /// within a stream.
     fn ends_before(&self, timestamp_us: u64) -> bool {
         self.until.is_some_and(|until| timestamp_us >= until)
     }
@@ -158,13 +159,13 @@ impl Args {
     }
 }
 
-/// Why reading ended before its end.
+/// Why reading ended early.
 enum Ended {
     /// The output is not read any more: an intended end, such as by `head`.
     Unread,
     Output(io::Error),
     Input(Error),
-    /// Number of records that are missing in what was read.
+    /// Number of records that were missing while reading.
     Lost(u64),
 }
 
@@ -183,7 +184,7 @@ impl std::convert::From<Error> for Ended {
     }
 }
 
-/// Reads it.
+/// Reads records and prints them.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(directory) = &args.data {
         return directory::run(args, directory);
@@ -307,7 +308,7 @@ fn nothing_lost(out: &Output) -> Result<(), Ended> {
     }
 }
 
-/// The cursor moves behind what was taken.
+/// Moves the cursor behind the records that were printed.
 fn move_cursor(out: &mut Output, reader: &mut Reader) -> Result<(), Ended> {
     match out.taken() {
         Some(next) => Ok(reader.commit_cursor(next)?),

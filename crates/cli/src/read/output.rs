@@ -68,7 +68,7 @@ impl Counted {
     }
 }
 
-/// How often it is looked whether the rest was taken.
+/// How often the thread checks whether stdout has taken the rest.
 const MOMENT: Duration = Duration::from_millis(5);
 
 impl Write for Output {

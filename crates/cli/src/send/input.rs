@@ -95,7 +95,7 @@ impl Cutter {
         }
     }
 
-    /// What becomes of messages that are too large.
+    /// How messages that are too large are handled.
     pub(crate) fn oversized(&self) -> Oversized {
         self.oversized
     }
@@ -112,7 +112,8 @@ impl Cutter {
         self.searched -= self.done;
         self.done = 0;
         if self.buffer.len() - self.filled < CHUNK {
-            // At most a message, its frame and a chunk: larger messages are refused before.
+            // The buffer holds at most a message, its frame and a chunk: larger messages are
+            // refused before.
             self.buffer.resize(self.filled + CHUNK, 0);
         }
         &mut self.buffer[self.filled..]
@@ -162,8 +163,8 @@ impl Cutter {
         self.searched = self.searched.max(self.done);
     }
 
-    /// Handles a message that is too large and begins at `begin`. If a part of it is to be sent,
-    /// one byte more than the server takes has been read.
+    /// Handles a message that is too large and begins at `begin`. If only a part of the message is
+    /// to be sent, one byte more than the server's limit has been read.
     fn too_large(&mut self, begin: usize, messages: &mut Vec<(usize, usize)>) -> Result<(), Bad> {
         match self.oversized {
             Oversized::Fail => return Err(Bad::TooLarge),

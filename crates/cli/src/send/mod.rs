@@ -102,7 +102,7 @@ pub(crate) fn level(name: &str) -> Result<Level, String> {
         "received" => Ok(Level::Received),
         "durable" => Ok(Level::Durable),
         "replicated" => Ok(Level::Replicated),
-        _ => Err("received, durable or replicated".into()),
+        _ => Err("a level is received, durable or replicated".into()),
     }
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn persistence(retry: Span) -> Persistence {
     }
 }
 
-/// The server, and how it is spoken to.
+/// The address of a server, and the TLS settings for it.
 ///
 /// # Errors
 /// The text cannot be a server's place, or the files of TLS cannot be used.
@@ -179,7 +179,7 @@ pub(crate) fn patiently<T>(
                 advice(&e)
             );
             connect(Persistence { within, ..patient }).map_err(|e| match e {
-                // The first attempt is one of them.
+                // The attempts include the first one.
                 Error::GaveUp { attempts, last, .. } => gave_up(attempts + 1, last),
                 other => other,
             })
@@ -199,7 +199,7 @@ pub(crate) fn connected(producer: &Producer, came: impl Fn() -> bool) -> Result<
     Ok(true)
 }
 
-/// How often it is looked for signals while a server is connected to.
+/// How often the thread looks for signals while it connects to a server.
 const SIGNALS: Duration = Duration::from_millis(50);
 
 /// One input.
@@ -214,7 +214,7 @@ impl Source {
             return Ok(Source::Stdin(io::stdin()));
         }
         let file = File::open(path).and_then(|file| {
-            // Opening a directory succeeds, and reading it says little.
+            // Opening a directory succeeds, and the error of reading it is hard to understand.
             if file.metadata()?.is_dir() {
                 return Err(io::ErrorKind::IsADirectory.into());
             }
@@ -241,7 +241,7 @@ impl AsFd for Source {
     }
 }
 
-/// Sends it.
+/// Sends the input.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stdin = [PathBuf::from("-")];
     let files = if args.files.is_empty() {
@@ -259,7 +259,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                     return Err(ended);
                 }
                 eprintln!(
-                    "tidewire: {why}, as after it was restored from a backup: the missing messages are sent again"
+                    "tidewire: {why}, as after a restore from a backup: the missing messages are sent again"
                 );
             }
         }
@@ -276,7 +276,7 @@ enum Sent {
     },
 }
 
-/// Whether all of it can be read again, and ids are places in it.
+/// Whether the whole input can be read again, and ids are places in the input.
 fn is_repeatable(args: &Args, sources: &[Source]) -> bool {
     let is_file = |source: &Source| match source {
         Source::Stdin(_) => false,
@@ -408,7 +408,7 @@ pub(crate) fn advice(error: &Error) -> &'static str {
     }
 }
 
-/// What to do about an error.
+/// An error with advice what to do about it.
 fn advised(error: &Error) -> String {
     let advice = match error.last() {
         Error::Broken {
@@ -475,7 +475,7 @@ impl Sending<'_> {
                     let ended = Ended::Interrupted { rest: false };
                     return self.last().map_or_else(bad, |()| ended);
                 }
-                Err(e) => return bad(format!("cannot wait for it: {e}")),
+                Err(e) => return bad(format!("cannot wait for the input: {e}")),
             }
             let read = loop {
                 match rustix::io::read(source, self.cutter.room()) {
@@ -484,7 +484,7 @@ impl Sending<'_> {
                 }
             };
             match read {
-                Err(e) => return bad(format!("cannot read it: {e}")),
+                Err(e) => return bad(format!("cannot read the input: {e}")),
                 Ok(0) => return self.last().map_or_else(bad, |()| Ended::Whole),
                 Ok(n) => {
                     if let Err(why) = self.read(n) {

@@ -1,5 +1,5 @@
-//! What happens beside sending: progress on a terminal, and giving up when a signal asks for it and
-//! nothing moves.
+//! The thread beside sending: it shows progress on a terminal, and gives up when a signal asks for
+//! the end and nothing moves.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -42,7 +42,7 @@ impl Watch {
         })
     }
 
-    /// Until the other end of `ended` is dropped.
+    /// Watches the producer until the other end of `ended` is dropped.
     fn watch(&self, producer: &Producer, ended: &Receiver<()>) {
         let mut signals = self.signals.lock().expect("used by one thread");
         let mut line = StatusLine::new();

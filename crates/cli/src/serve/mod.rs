@@ -3,7 +3,7 @@
 //! The frame is everything except [`products`]: settings from one schema ([`settings`]), listeners and their layers
 //! ([`listeners`]), logs that are lent ([`logs`]), a server from its start to its end ([`running`]), passing listeners from
 //! one process to the next ([`handover`]), and the admin listener ([`admin`]). The frame knows products only through
-//! [`product`]. It runs until a signal asks for the end ([`crate::signals`]).
+//! [`product`]. A server runs until a signal asks for its end ([`crate::signals`]).
 
 mod admin;
 mod handover;
@@ -181,8 +181,8 @@ pub(crate) fn check(path: &Path) -> Result<Vec<Problem>, Failure> {
     Ok(problems)
 }
 
-/// Whether the files of secrets and users can be used. A server reads them once, when it starts, because they may be
-/// pipes.
+/// Whether the files of secrets and users can be used. A server reads these files once, when it starts, because they
+/// may be pipes.
 fn check_files(plan: &Plan) -> Result<(), Failure> {
     plan.admin.token()?;
     plan.served()

@@ -30,16 +30,16 @@ use crate::serve::settings::schema::Shown;
 /// A product in the list of products.
 pub(crate) struct Entry {
     pub(crate) service: &'static Service,
-    /// The heading of its flags; their table in the file has the service's name.
+    /// The heading of the product's flags; their table in the file has the service's name.
     pub(crate) heading: &'static str,
-    /// Adds its flags.
+    /// Adds the product's flags.
     pub(crate) flags: fn(Command) -> Command,
     /// Values that the product uses instead of the defaults of the frame's flags, by the ids of the
     /// flags.
     pub(crate) defaults: fn() -> Vec<(&'static str, String)>,
-    /// What the flags say.
+    /// Reads the flags of the product.
     pub(crate) read: fn(&ArgMatches) -> Result<Box<dyn Product>, clap::Error>,
-    /// What only the file can say.
+    /// The settings that only the file can have.
     pub(crate) keys: &'static [FileKey],
 }
 
@@ -68,10 +68,10 @@ impl Entry {
 pub(crate) struct FileKey {
     /// With the service's name in front.
     pub(crate) name: &'static str,
-    /// No message may show its value.
+    /// Whether the value is a secret that no message may show.
     pub(crate) is_secret: bool,
     pub(crate) read: ReadKey,
-    /// How the example shows it.
+    /// The value in the example of the configuration.
     pub(crate) example: &'static str,
 }
 
@@ -122,7 +122,8 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Why a flag of its heading would have no effect, where the service itself is served.
+    /// The reason why a flag of the product's heading would have no effect, where the service
+    /// itself is served.
     fn unused(&self, _flag: &str, _: &Plan) -> Option<&'static str> {
         None
     }
@@ -137,7 +138,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// What its connections are held to.
+    /// The limits of this service's connections.
     fn limits(&self, kind: Kind, settings: &Settings) -> Limits {
         settings.changed(kind, Limits::default())
     }
@@ -176,7 +177,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether it writes to the log of messages.
+    /// Whether the product writes to the log of messages.
     fn needs_messages(&self) -> bool {
         false
     }
@@ -196,7 +197,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether it keeps so much in memory that huge pages serve it.
+    /// Whether the product keeps so much in memory that huge pages serve it.
     fn is_large(&self) -> bool {
         false
     }
@@ -206,7 +207,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         String::new()
     }
 
-    /// Adds its services.
+    /// Adds the product's services.
     fn serve(&self, frame: &mut Frame<'_>) -> Result<Box<dyn Serving>, Failure>;
 }
 
@@ -216,15 +217,16 @@ pub(crate) trait Serving: Send + Sync {
     /// Has clients that may ask for the end call `stop`.
     fn on_shutdown(&self, _stop: Arc<dyn Fn() + Send + Sync>) {}
 
-    /// Builds what is kept in a log before it is served. Whether that was done.
+    /// Builds the product's state from its log, before the product is served. Whether that was
+    /// done.
     fn recover(&self, _: &mut Recovery<'_>) -> Result<bool, Failure> {
         Ok(true)
     }
 
-    /// Is told where it listens.
+    /// Tells the product the address of a listener.
     fn listening(&self, _: Kind, _: &Endpoint) {}
 
-    /// Whether it is looked at every second though it has no log.
+    /// Whether the product is looked at every second although it has no log.
     fn is_watched(&self) -> bool {
         false
     }
@@ -246,26 +248,27 @@ pub(crate) trait Serving: Send + Sync {
         Refused::default()
     }
 
-    /// Why it takes no changes any more though its log is well, if so.
+    /// The reason why the product takes no changes any more although its log is well, if so.
     fn failure(&self) -> Option<&'static str> {
         None
     }
 
-    /// What a restart would lose, as a reason not to restart.
+    /// The data that a restart would lose, as a reason not to restart; `None` if a restart loses
+    /// nothing.
     fn forgets(&self) -> Option<String> {
         None
     }
 
-    /// Adds what it has counted.
+    /// Adds the product's counters to a snapshot.
     fn collect(&self, _: &mut Snapshot) {}
 
-    /// Logs what it has counted, if anything.
+    /// Logs the product's counters, if any.
     fn log(&self) {}
 
     /// Stops following another server; the caller then asks what the product owns.
     fn stop_following(&self) {}
 
-    /// Ends what works on its log, before that is closed.
+    /// Ends the product's work on its log, before the log is closed.
     fn let_go_of_logs(&self) {}
 
     /// Whether the server is to end in order and to begin anew, on the listeners that it has.
@@ -284,7 +287,7 @@ pub(crate) trait Serving: Send + Sync {
 pub(crate) struct Refused {
     /// On the disk of a log.
     pub(crate) by_disk: u64,
-    /// In a stream, which was at its limit.
+    /// Refused because the stream was at its limit.
     pub(crate) by_streams: u64,
 }
 
@@ -296,7 +299,7 @@ pub(crate) struct Recovery<'a> {
     pub(crate) panel: &'a Panel,
     /// Addresses where clients connect already; they are told that the server recovers.
     pub(crate) at: &'a [(Kind, Endpoint)],
-    /// Whether it is to go on, asked meanwhile.
+    /// Called now and then: whether recovery is to go on.
     pub(crate) goes_on: &'a mut dyn FnMut() -> bool,
 }
 
@@ -423,7 +426,7 @@ impl Plan {
             || own.any(|(_, policy)| policy == Policy::Sync)
     }
 
-    /// The services, by their names, that write to a log.
+    /// The names of the services that write to a log.
     pub(crate) fn services_with_logs(&self) -> Vec<String> {
         let writes = |kind: &Kind| {
             let product = self.of(kind.service);

@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         open,
         held: args.held.0,
         give_up: args.give_up(),
-        // A server that acknowledges what is only received may lose it.
+        // A server that acknowledges messages as received may lose them.
         accept_loss: args.accept_loss || args.level == Level::Received,
         ..Settings::default()
     };
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         unwatched => {
             if let Some(Err(e)) = unwatched {
                 eprintln!(
-                    "tidewire: directories are not watched: {e}. What happens is seen at the next look (see --poll)"
+                    "tidewire: directories are not watched: {e}. Changes are seen at the next look (see --poll)"
                 );
             }
             let outside = (Disk, servers, state);
@@ -134,7 +134,7 @@ fn shared_out(descriptors: Option<u64>, lanes: usize) -> (usize, usize) {
     (lanes, rest.saturating_sub(2 * lanes).max(1))
 }
 
-/// What shipping needs beside the shipper.
+/// The parts that shipping needs beside the shipper.
 struct Surroundings {
     sought: Vec<String>,
     once: bool,
@@ -226,7 +226,7 @@ impl<F: FileSystem, S: Store> Shipping<F, S> {
             };
             if ending.is_some() && self.shipper.is_settled() {
                 break match self.around.once {
-                    true => Err("stopped before all that is there was shipped".into()),
+                    true => Err("stopped before all entries and lines were shipped".into()),
                     false => Ok(()),
                 };
             }
@@ -339,8 +339,8 @@ impl<F: FileSystem, S: Store> Shipping<F, S> {
                 Ok(())
             }
             (failed, losses) => Err(Failure::wrong(format!(
-                "{failed} files or directories could not be shipped whole, and {losses} times something was lost \
-                 before it was read; {summary}"
+                "{failed} files or directories could not be shipped whole, and {losses} times \
+                 bytes were lost before they were read; {summary}"
             ))),
         }
     }

@@ -1,4 +1,4 @@
-//! The journal, by its export format.
+//! Ships the journal of systemd, in its export format.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,7 +34,7 @@ const AT_ONCE: Duration = Duration::from_micros(1);
 
 /// Why shipping has ended early.
 enum Why {
-    /// The server, or the way to it.
+    /// An error of the server, or of the connection to it.
     Server(Error),
     Other(String),
 }
@@ -46,7 +46,7 @@ impl From<String> for Why {
 }
 
 impl Why {
-    /// Whether the server has less than it had acknowledged.
+    /// Whether the server has fewer messages than it had acknowledged.
     fn is_set_back(&self) -> bool {
         let Why::Server(error) = self else {
             return false;
@@ -54,7 +54,7 @@ impl Why {
         matches!(error.broken(), Some(Broken::Lost { .. }))
     }
 
-    /// Whether another server may do, or the same one later.
+    /// Whether another server may succeed, or the same server later.
     fn is_passing(&self) -> bool {
         match self {
             Why::Server(error) => error.is_passing() || error.last().is_passing(),
@@ -72,7 +72,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// What all servers have in common.
+/// The state that the connections to all servers have in common.
 struct Journal<'a> {
     args: &'a Args,
     name: PathBuf,
@@ -161,7 +161,7 @@ impl Journal<'_> {
                 (fruitless, silent) = (0, Instant::now());
             }
             if why.is_set_back() && !self.is_spent && set_back < SET_BACK_MAX {
-                // The next welcome says how far it is.
+                // The server's next welcome names its highest id.
                 set_back += 1;
                 continue;
             }
@@ -226,8 +226,9 @@ impl Journal<'_> {
                 );
                 if args.journalctl == "-" {
                     return Err(Failure::wrong(format!(
-                        "{what}: it has lost messages, or is another server, and standard input cannot be read from an earlier entry; \
-                         --accept-loss goes on behind what was acknowledged"
+                        "{what}: the server has lost messages, or is another server, and \
+                         standard input cannot be read from an earlier entry; --accept-loss goes \
+                         on behind the acknowledged entries"
                     )));
                 }
                 let (origin, lost) = Source::rewound(args, &self.matches, origin, mark)?;
@@ -237,7 +238,7 @@ impl Journal<'_> {
                     n => format!(", but for {n} that the journal does not have any more"),
                 };
                 eprintln!(
-                    "tidewire: {what}, as after it was restored from a backup: they are sent again from there{lost}"
+                    "tidewire: {what}, as after a restore from a backup: the entries after that are sent again{lost}"
                 );
                 let mut servers = origin.servers.clone();
                 servers.insert(server.to_owned(), mark);
@@ -284,7 +285,7 @@ impl Journal<'_> {
         self.acknowledged += producer.status().acknowledged;
         self.left_out += shipping.left_out;
         if let Err(why) = saved {
-            eprintln!("tidewire: {why}; what was shipped is counted from an older entry next time");
+            eprintln!("tidewire: {why}; the next start counts shipped entries from an older entry");
         }
         Ok(read.and(flushed.map_err(Why::Server)))
     }
@@ -337,7 +338,7 @@ fn load(name: &Path, matches: &[String]) -> Result<Option<Origin>, Failure> {
     };
     let origin: Origin = serde_json::from_slice(&bytes).map_err(|e| {
         Failure::failed(format!(
-            "{shown} is damaged: {e}; without it, the journal is shipped anew"
+            "{shown} is damaged: {e}; remove the file to ship the whole journal again"
         ))
     })?;
     if origin.matches != matches {
@@ -423,7 +424,7 @@ impl Source {
         let _ = child.wait();
         let (cursor, back) = counted.map_err(|why| {
             Failure::wrong(format!(
-                "cannot find the entry behind which the server's messages end: {why}; --accept-loss goes on behind what was acknowledged"
+                "cannot find the journal's entry with which the server's messages end: {why}; --accept-loss goes on behind the acknowledged entries"
             ))
         })?;
         let id = origin.id - back;
@@ -437,7 +438,8 @@ impl Source {
         ))
     }
 
-    /// What prints the journal has closed its output: whether it ended well. Standard input does not tell.
+    /// The program that prints the journal has closed its output: whether the program ended well. Standard
+    /// input does not tell.
     fn ended(&mut self) -> Result<(), String> {
         let Some(child) = &mut self.child else {
             return Ok(());
@@ -459,20 +461,20 @@ struct Shipping<'a> {
     producer_name: String,
     /// The entry at which counting begins, until it was met.
     must_begin: Option<String>,
-    /// Other entries may come before it.
+    /// Whether other entries may come before the entry.
     may_skip: bool,
     accept_loss: bool,
     /// The id of the next entry.
     next: u64,
     /// The origin is written down.
     is_saved: bool,
-    /// The id at which it stands.
+    /// The id at which the cursor stands.
     moved: u64,
     /// Up to where each server had acknowledged entries.
     servers: BTreeMap<String, u64>,
-    /// When it was moved last.
+    /// The time at which the cursor was last moved.
     moved_at: Instant,
-    /// What the server had.
+    /// The highest id that the server had.
     mark: u64,
     left_out: u64,
     /// The entry that was sent last of all that were read at once.
@@ -480,7 +482,7 @@ struct Shipping<'a> {
     /// Entries to which the origin may move when they are acknowledged; their number is bounded by what may
     /// be in flight.
     passed: Vec<(u64, String)>,
-    /// The one to which it may move now.
+    /// The id and entry to which the cursor may move now.
     movable: Option<(u64, String)>,
     most: usize,
 }
@@ -520,7 +522,8 @@ impl Shipping<'_> {
                 self.entry(&entry)?;
             }
             if n == 0 {
-                // An entry without its empty line is whole only if what prints the journal ended well.
+                // An entry without its empty line is whole only if the program that prints the journal
+                // ended well.
                 source.ended()?;
                 if let Some(entry) = parser.end() {
                     self.entry(&entry)?;

@@ -232,7 +232,7 @@ impl Args {
         let for_ever = std::time::Duration::MAX / 2;
         let within = match self.to.len() {
             1 => self.give_up().unwrap_or(for_ever),
-            // Each has its turn in the time that there is for all.
+            // Each server has its share of the time for all.
             all => {
                 let share = self.give_up().map(|most| most / all as u32);
                 self.failover_after.0.min(share.unwrap_or(for_ever))
@@ -248,7 +248,7 @@ impl Args {
         }
     }
 
-    /// What the names of producers begin with.
+    /// The prefix of the names of producers.
     fn prefix(&self) -> Result<String, Failure> {
         let prefix = match &self.producer {
             Some(name) => name.clone(),
@@ -270,7 +270,7 @@ impl Args {
         if let Some(state) = &self.state {
             return Ok(state.clone());
         }
-        // systemd lists several with colons between them.
+        // systemd lists several directories with colons between them.
         if let Some(state) = from("STATE_DIRECTORY") {
             let state = state.to_string_lossy().into_owned();
             let first = state.split(':').next().unwrap_or_default();
@@ -280,7 +280,7 @@ impl Args {
         let base =
             base.or_else(|| from("HOME").map(|home| PathBuf::from(home).join(".local/state")));
         let base =
-            base.ok_or_else(|| Failure::usage("say with --state where to keep the state"))?;
+            base.ok_or_else(|| Failure::usage("name a directory for the state with --state"))?;
         Ok(base.join("tidewire/ship"))
     }
 }

@@ -1,4 +1,5 @@
-//! What `tidewire ship` follows and how far it is, as a page, as JSON and for Prometheus.
+//! The files that `tidewire ship` follows and their progress, as a page, as JSON and for
+//! Prometheus.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use crate::exit::Failure;
 /// Files on the page, and in the metrics: the files that wait longest.
 const ON_PAGE: usize = 1000;
 const IN_METRICS: usize = 100;
-/// How often what is shown is gathered, at most.
+/// The shortest time between two gatherings of the shown state.
 const EVERY: Duration = Duration::from_secs(1);
 
 const STYLE: &str = "body { font-family: system-ui, sans-serif; margin: 2em }
@@ -25,7 +26,7 @@ th, td { padding: 0.2em 0.8em; text-align: left; border-bottom: 1px solid #ccc }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 ";
 
-/// The state when it was last gathered.
+/// The state at the last gathering.
 #[derive(Default)]
 struct Gathered {
     at: Option<Duration>,
@@ -36,7 +37,7 @@ struct Gathered {
     trouble: Option<String>,
 }
 
-/// Serves it until it is dropped.
+/// Serves the status page until the value is dropped.
 pub(super) struct Status {
     gathered: Arc<Mutex<Gathered>>,
     _admin: Admin,
@@ -77,7 +78,7 @@ impl Status {
         })
     }
 
-    /// Gathers what is to be shown, once a second.
+    /// Gathers the shown state, once a second.
     pub(super) fn show<F: FileSystem, N: Network, S: Store>(
         &self,
         shipper: &Shipper<F, N, S>,

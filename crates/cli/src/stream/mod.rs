@@ -153,7 +153,9 @@ impl<T: FromStr<Err = String>> FromStr for Limit<T> {
 
 fn compression(text: &str) -> Result<Compression, String> {
     let named = Compression::ALL.into_iter().find(|it| it.name() == text);
-    named.ok_or_else(|| format!("no compression is called {text:?}: none, lz4 or zstd"))
+    named.ok_or_else(|| {
+        format!("no compression is called {text:?}: a compression is none, lz4 or zstd")
+    })
 }
 
 impl Set {
@@ -186,7 +188,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Does it.
+/// Runs a `stream` subcommand.
 pub(crate) fn run(stream: Stream) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let shown = match &stream {

@@ -127,7 +127,7 @@ pub(super) fn one(
                 "lag": place.lag,
             })
         };
-        // The counts give way to what they count.
+        // The lists replace the counts of their items.
         whole["cursors"] = cursors.iter().map(place).collect();
         whole["readers"] = readers.iter().map(place).collect();
         serde_json::to_writer(&mut *out, &whole)?;

@@ -261,7 +261,7 @@ fn what_cannot_be_opened_is_said() {
 
     let wrong = run(&["serve", "kv", "--durability", "always"]);
     assert!(
-        stderr(&wrong).contains("sync, replicated, interval:TIME, os and none"),
+        stderr(&wrong).contains("sync, replicated, interval:TIME, os or none"),
         "{}",
         stderr(&wrong)
     );

@@ -32,7 +32,7 @@ fn what_cannot_be_is_refused_before_anything_is_opened() {
         ),
         (
             &["--durability", "sync", "--backlog-bytes", "1GiB"],
-            "nothing is replicated:",
+            "no log is replicated:",
         ),
         (&["--durability", "fsync"], "replicated"),
     ] {

@@ -81,7 +81,7 @@ fn why_no_room_can_be_reserved_is_told() {
     );
     let said = stderr(&server.stop());
     assert!(
-        said.contains("takes nothing for now") && said.contains("File too large"),
+        said.contains("accepts no messages for now") && said.contains("File too large"),
         "{said}"
     );
     assert!(!said.contains("full"), "{said}");

@@ -2,7 +2,7 @@
 
 use crate::classic::codec::ID;
 
-/// What an acknowledgement consists of.
+/// The bytes of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AckForm {
     /// `id[8]`.
@@ -41,7 +41,7 @@ impl AckForm {
 /// One acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// The message that it names, its id as it was received.
+    /// The id of the message that the acknowledgement names, as it was received.
     pub id: [u8; 8],
     /// How many earlier messages the acknowledgement covers besides the message that it names. Not
     /// sent in the form [`AckForm::IdOnly`].
@@ -130,7 +130,7 @@ pub struct Chain {
 pub struct ChainError {
     /// The id acknowledged.
     pub id: u64,
-    /// Messages said to be covered besides it.
+    /// Messages that the acknowledgement covers besides the named one.
     pub skipped: u32,
     /// The first message not acknowledged before.
     pub expected: u64,
@@ -153,11 +153,11 @@ impl Chain {
         }
     }
 
-    /// Checks the whole acknowledgements at the start of `bytes`. Returns how many bytes they
-    /// take; less than one more may be left.
+    /// Checks the whole acknowledgements at the start of `bytes`. Returns how many bytes of the
+    /// input are whole acknowledgements; the rest is less than one.
     ///
     /// # Errors
-    /// The first [`ChainError`]; the chain ends before it.
+    /// The first [`ChainError`]; the chain of acknowledgements ends before it.
     pub fn check(&mut self, bytes: &[u8]) -> Result<usize, ChainError> {
         let whole = bytes.chunks_exact(self.form.len());
         let taken = bytes.len() - whole.remainder().len();

@@ -24,7 +24,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The number that these bytes stand for.
+    /// The number that four bytes stand for in this order.
     #[inline]
     #[must_use]
     pub fn decode(self, bytes: [u8; 4]) -> u32 {
@@ -54,8 +54,8 @@ pub fn header(order: ByteOrder, id: [u8; 8], size: u32) -> [u8; HEADER] {
     header
 }
 
-/// Cuts received bytes into messages. Holds settings only: what is not consumed stays with the
-/// caller.
+/// Cuts received bytes into messages. The parser holds settings only: unconsumed bytes stay with
+/// the caller.
 ///
 /// ```
 /// use tidewire_ingest::classic::{ByteOrder, Parser, Then};
@@ -192,7 +192,7 @@ pub struct Batch<'a> {
     then: Then,
 }
 
-/// What follows the messages of a batch.
+/// What follows the messages of a batch in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The next message is not whole: it takes this many bytes, as far as is known ([`HEADER`]
@@ -203,7 +203,7 @@ pub enum Then {
     },
     /// The next message is larger than allowed. The parser cannot go on behind such a message.
     Oversized {
-        /// The size of its payload in bytes.
+        /// The size of the message's payload in bytes.
         size: u32,
     },
     /// The batch has as many messages as were asked for; more may follow.
@@ -211,7 +211,7 @@ pub enum Then {
 }
 
 impl<'a> Batch<'a> {
-    /// The messages with their headers.
+    /// The bytes of the messages with their headers.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
@@ -240,14 +240,14 @@ impl<'a> Batch<'a> {
         last.first_chunk().copied()
     }
 
-    /// How the sizes of their payloads are written.
+    /// The byte order in which the sizes of the payloads are written.
     #[inline]
     #[must_use]
     pub fn order(&self) -> ByteOrder {
         self.order
     }
 
-    /// What follows the messages of the batch.
+    /// What follows the messages of this batch in the input.
     #[inline]
     #[must_use]
     pub fn then(&self) -> Then {

@@ -29,7 +29,7 @@ pub(super) struct Owed {
     pub(super) last_id: [u8; 8],
 }
 
-/// What the connections of one loop wait for.
+/// The batches for which connections of one loop wait.
 pub(super) struct Waiting {
     pub(super) bell: Bell<()>,
     /// In the order of tickets, which is that of appending.
@@ -60,7 +60,7 @@ pub(super) struct Later {
     sent: usize,
     /// The end of the replies that may be sent.
     ready: usize,
-    /// The policy has not been told yet of what was committed.
+    /// Whether batches were committed of which the policy has not been told yet.
     pub(super) fresh: bool,
     pub(super) pause: Pause,
     pub(super) ending: Option<Ending>,

@@ -37,7 +37,8 @@ impl Mode {
         Mode::Async,
     ];
 
-    /// The port that its clients connect to. Request-reply has an older one, 8000, as well.
+    /// The port to which clients of this mode connect. Request-reply has an older one, 8000, as
+    /// well.
     #[must_use]
     pub const fn default_port(self) -> u16 {
         match self {

@@ -47,7 +47,7 @@ pub struct Classic {
     pub order: ByteOrder,
     /// How acknowledgements are written.
     pub form: AckForm,
-    /// When they are sent.
+    /// When acknowledgements are sent.
     pub policy: AckPolicy,
     /// Largest payload in bytes, default [`PAYLOAD_MAX`]. A larger payload ends the connection:
     /// complete messages before it are acknowledged, then the connection is finished, logged and
@@ -67,7 +67,7 @@ const CHUNK_MAX: usize = 1 << 20;
 const QUEUED_MAX: usize = 1200;
 
 impl Classic {
-    /// What the clients of `mode` speak.
+    /// The protocol that clients of `mode` speak.
     #[must_use]
     pub const fn preset(mode: Mode) -> Classic {
         let tick = Duration::from_millis(5);

@@ -17,7 +17,7 @@ const RECEIVED: usize = 16 << 10;
 /// Largest body of a frame that a server may send to an administrator.
 const BODY_MAX: usize = 1024;
 
-/// A stream, as its server shows it.
+/// The state of a stream, as its server reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamState {
     /// Name of the stream.
@@ -302,7 +302,7 @@ impl Administrator {
         wrote.map_err(|e| self.server.failed("write to", e))
     }
 
-    /// The next frame, as far as `meant` knows it.
+    /// Waits for the next frame that `meant` accepts.
     fn hear<T>(&mut self, meant: impl Fn(&ServerFrame<'_>) -> Option<T>) -> Result<T, Error> {
         loop {
             let frame = ServerFrame::decode(&self.received, BODY_MAX);

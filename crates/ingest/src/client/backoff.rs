@@ -24,8 +24,9 @@ pub struct Persistence {
     /// How long a server that is connected may go on refusing messages for now (its disk is full, or
     /// a quota is used up) without taking any. Default: for ever.
     pub refused: Option<Duration>,
-    /// How often the producer follows a server that names another server. After that it pauses, as after a failed
-    /// attempt, and begins with the first server again. 0: it never follows. Default 4.
+    /// How often the producer follows a server that names another server. After so many moves the producer
+    /// pauses, as after a failed attempt, and begins with the first server again. With 0 the producer never
+    /// follows. Default 4.
     pub moves: u32,
 }
 

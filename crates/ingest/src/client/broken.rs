@@ -17,9 +17,9 @@ pub enum Broken {
         /// The id of the first message refused, the position of a reader, or the number of an administrator's request;
         /// zero for a hello.
         id: u64,
-        /// What the server said.
+        /// The server's message.
         text: String,
-        /// When it is worth while to try again; zero if the server did not say.
+        /// How long the client should wait before it tries again; zero if the server did not say.
         retry_after: Duration,
     },
     /// The level wanted is not to be had.
@@ -27,7 +27,7 @@ pub enum Broken {
     Level {
         /// The requested level.
         wanted: Level,
-        /// What there is.
+        /// The level that the server can give.
         granted: Level,
     },
     /// The server has forgotten acknowledged messages.
@@ -57,7 +57,7 @@ pub enum Broken {
          remembered: the server does not know which of its messages are stored, and may store them again"
     )]
     Forgotten,
-    /// What the server sent is not the protocol.
+    /// The server's bytes are not the protocol's.
     #[error("the server does not speak the native protocol, version 1: {0}")]
     Malformed(String),
     /// A name that cannot be sent.
@@ -96,7 +96,7 @@ pub enum Broken {
         /// Where the server would begin.
         start: u64,
     },
-    /// This side gave up.
+    /// The caller gave up waiting.
     #[error("given up before everything was acknowledged")]
     Abandoned,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidewire::Instant;
 
-/// Counts from when it was made, so that instants of one clock compare.
+/// Counts from the moment at which the clock was made, so that instants of one clock compare.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock(std::time::Instant);
 

@@ -80,7 +80,7 @@ impl To {
     }
 }
 
-/// In front of what is a Unix socket.
+/// The prefix of a Unix socket's address.
 const UNIX: &str = "unix:";
 
 /// The server's address, as the caller gave it. The name is looked up for each attempt, so that a
@@ -131,7 +131,7 @@ impl Server {
         }
     }
 
-    /// Looks it up, and connects to the first address that answers.
+    /// Looks the host up, and connects to the first address that answers.
     pub(super) fn connect(&self, timeout: Duration) -> Result<Line, Error> {
         if let Some(place) = self.name.strip_prefix(UNIX) {
             let place = unix_socket(place).map_err(|e| self.unknown(e))?;
@@ -232,7 +232,7 @@ impl fmt::Debug for Line {
 }
 
 impl Line {
-    /// For its options.
+    /// The TCP socket, for setting its options.
     pub(super) fn socket(&self) -> &TcpStream {
         match self {
             Line::Plain(socket) => socket,
@@ -240,7 +240,7 @@ impl Line {
         }
     }
 
-    /// Whether what was written waits inside for the socket to take it.
+    /// Whether written bytes wait inside for the socket to take them.
     pub(super) fn holds_output(&self) -> bool {
         match self {
             Line::Plain(_) => false,

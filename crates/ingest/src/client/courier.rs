@@ -291,7 +291,7 @@ impl Line {
     /// Writes what the socket takes; whether that was anything.
     fn write(&mut self, shared: &Shared) -> io::Result<bool> {
         if self.socket.holds_output() {
-            // Sends what was taken before; nothing more is taken meanwhile.
+            // Sends the bytes taken before; no more bytes are taken meanwhile.
             match self.socket.flush() {
                 Ok(()) => self.blocked = false,
                 Err(e) if is_wait(&e) => {

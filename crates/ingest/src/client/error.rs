@@ -1,4 +1,4 @@
-//! What the blocking clients report.
+//! The errors of the blocking clients.
 
 use std::io;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::broken::Broken;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address is none, or its name is unknown.
+    /// The address is malformed, or its name is unknown.
     #[error("{to:?} is no address to connect to: {source}")]
     Address {
         /// The address as the caller gave it.
         to: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: Arc<io::Error>,
     },
     /// No connection could be made, or it broke.
@@ -26,7 +26,7 @@ pub enum Error {
         what: &'static str,
         /// The server.
         to: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: Arc<io::Error>,
     },
     /// The conversation cannot go on.
@@ -42,7 +42,7 @@ pub enum Error {
     GaveUp {
         /// How many there were since the connection was lost.
         attempts: u32,
-        /// How long it took.
+        /// How long the attempts took.
         elapsed: Duration,
         /// Why the last one failed.
         last: Box<Error>,
@@ -66,7 +66,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// This, or the failure of the last attempt if there were several.
+    /// This error itself, or the failure of the last attempt if there were several attempts.
     #[must_use]
     pub fn last(&self) -> &Error {
         match self {

@@ -55,7 +55,7 @@ struct Piece {
     first_id: u64,
     last_id: u64,
     count: u64,
-    /// The length of each message, if it is the same for all.
+    /// The length of each message, if all messages have the same length.
     stride: Option<usize>,
 }
 
@@ -129,7 +129,7 @@ impl Piece {
     }
 }
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Debug)]
 pub(super) struct Outbox {
     pieces: VecDeque<Piece>,
@@ -174,7 +174,7 @@ impl Outbox {
                 && self.all.bytes + (HEADER + len) as u64 <= self.most.bytes)
     }
 
-    /// Adds a message; its id must be above all before.
+    /// Adds a message; its id must be above all earlier ids.
     #[inline]
     pub(super) fn push(&mut self, id: u64, payload: &[u8]) {
         let len = HEADER + payload.len();

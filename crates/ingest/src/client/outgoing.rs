@@ -46,7 +46,8 @@ pub trait Handler: Send + 'static {
         let _ = refusal;
     }
 
-    /// Called when the session is over. The session has what was not acknowledged.
+    /// Called when the session is over. The session still has the messages that were not
+    /// acknowledged.
     fn ended(self, session: Session, why: Ended);
 }
 
@@ -147,7 +148,7 @@ impl<H> Default for Outgoing<H> {
 }
 
 impl<H: Handler> Outgoing<H> {
-    /// Without any producers. Clones are the same.
+    /// Without any producers. Clones stand for the same service.
     #[must_use]
     pub fn new() -> Outgoing<H> {
         Outgoing::default()
@@ -234,7 +235,7 @@ impl<H> fmt::Debug for OutgoingConn<H> {
 }
 
 impl<H: Handler> OutgoingConn<H> {
-    /// Has the handler push, and writes what may be written.
+    /// Lets the handler push messages, and writes as much as may be written.
     fn go_on(&mut self, cx: &mut Cx<'_, Self>) {
         let Producer {
             session, handler, ..

@@ -1,4 +1,4 @@
-//! The blocking producer: what its callers see. The work is done by a thread of its own.
+//! The blocking producer: its public interface. The work is done by a thread of its own.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -20,14 +20,14 @@ use crate::native::codec::{Level, Welcome};
 /// Messages taken under one lock, so that what was taken is on its way while more is.
 const AT_ONCE: usize = 256;
 
-/// Sends messages and knows what became of them.
+/// Sends messages and reports which are acknowledged.
 ///
 /// [`send`](Producer::send) hands a message to the resend buffer, from which a thread writes it at
 /// once, or together with others while the connection is busy. If the connection breaks, the producer
 /// reconnects and sends again what the server does not have; with a producer's name nothing is stored
 /// twice. After a final error, every call returns that error.
 ///
-/// May be shared by threads. Dropping it gives up what is not acknowledged: call
+/// May be shared by threads. Dropping the producer gives up its unacknowledged messages: call
 /// [`close`](Producer::close) or [`flush`](Producer::flush) before.
 ///
 /// ```
@@ -55,7 +55,7 @@ pub struct Producer {
 pub struct Status {
     /// All messages up to this id are settled.
     pub settled: Option<u64>,
-    /// Messages acknowledged since it was made.
+    /// Messages acknowledged since the producer was made.
     pub acknowledged: u64,
     /// Messages that the caller has sent and the server has not acknowledged.
     pub unacknowledged: Amount,
@@ -88,7 +88,7 @@ impl Producer {
     /// more.
     ///
     /// # Errors
-    /// [`Error`]: what can be known at once.
+    /// An [`Error`] that can be known at once, such as a bad setting.
     pub fn start(
         to: impl Into<To>,
         producing: Producing,
@@ -128,7 +128,7 @@ impl Producer {
         })
     }
 
-    /// What the server granted in its last welcome; `None` before the first.
+    /// The server's latest welcome: the granted level and limits; `None` before the first.
     #[must_use]
     pub fn welcomed(&self) -> Option<Welcome> {
         self.shared.lock().session.granted().copied()
@@ -181,7 +181,7 @@ impl Producer {
         refused.map(|()| taken)
     }
 
-    /// Sends a message; answers its id. Waits while the resend buffer is full.
+    /// Sends a message and returns its id. Waits while the resend buffer is full.
     ///
     /// # Errors
     /// [`Error::TooLarge`], after which the next message may be sent; all others are final.
@@ -309,7 +309,7 @@ impl Producer {
         self.shared.stop(&mut state);
     }
 
-    /// How it stands.
+    /// The present state of the producer.
     #[must_use]
     pub fn status(&self) -> Status {
         let state = self.shared.lock();
@@ -328,13 +328,13 @@ impl Producer {
         self.shared.lock().session.next_id()
     }
 
-    /// What the server granted when it was last heard.
+    /// The server's latest welcome: the granted level and limits.
     #[must_use]
     pub fn granted(&self) -> Welcome {
         *self.shared.lock().session.granted().expect("connected")
     }
 
-    /// What acknowledgements mean.
+    /// The level of acknowledgements: what an acknowledged message survives.
     #[must_use]
     pub fn level(&self) -> Level {
         self.granted().level

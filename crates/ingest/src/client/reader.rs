@@ -23,11 +23,11 @@ const RECEIVED: usize = 256 << 10;
 pub struct Record {
     /// Position of the message in the stream.
     pub position: u64,
-    /// The id that its producer gave it.
+    /// The id that the record's producer gave it.
     pub id: u64,
     /// Producer of the message; empty if it had no name.
     pub producer: Bytes,
-    /// When the server received it: microseconds since the Unix epoch.
+    /// The time at which the server received the record: microseconds since the Unix epoch.
     pub timestamp_us: u64,
     /// The record's payload.
     pub payload: Bytes,
@@ -139,7 +139,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What the server said about the stream's records in its last welcome.
+    /// The server's latest welcome: which records the stream has.
     #[must_use]
     pub fn welcome(&self) -> ReaderWelcome {
         *self.reading.welcome().expect("connected")
@@ -160,7 +160,7 @@ impl Reader {
         self.batch.left > 0 || self.received.len() >= self.reading.needed(&self.received)
     }
 
-    /// The next record; waits for it. `None` at the tail, unless following.
+    /// Waits for the next record and returns it. `None` at the tail, unless following.
     ///
     /// # Errors
     /// [`Error`]; reading is over then.

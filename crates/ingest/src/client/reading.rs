@@ -51,7 +51,7 @@ impl Default for Subscribing {
     }
 }
 
-/// The reader's state machine, described in the module. A program that drives it calls
+/// The reader's state machine, described in the module. A program that drives a `Reading` calls
 /// [`connected`](Reading::connected) for each connection, writes the bytes of
 /// [`output`](Reading::output), and offers received bytes to [`received`](Reading::received).
 ///
@@ -139,7 +139,7 @@ impl Reading {
         self.welcome.as_ref()
     }
 
-    /// A connection is there. Reading goes on after what was received before.
+    /// A connection is there. Reading goes on after the records that were received before.
     pub fn connected(&mut self) {
         self.hello().expect("checked when it was made");
         self.open = false;
@@ -174,8 +174,8 @@ impl Reading {
     }
 
     /// Takes one frame from the start of `bytes`, if it is complete; returns how many bytes were
-    /// used and what the frame says. Call this again as long as it uses bytes. Then check
-    /// [`is_over`](Reading::is_over).
+    /// used and what the frame says. Call this function again as long as it consumes bytes. Then
+    /// check [`is_over`](Reading::is_over).
     ///
     /// # Errors
     /// [`Broken`]: the connection is to be closed.
@@ -203,15 +203,15 @@ impl Reading {
             }
             _ => {
                 return Err(Broken::Malformed(
-                    "a frame that is not allowed at this point".into(),
+                    "a frame that the protocol does not allow at this point".into(),
                 ));
             }
         };
         Ok((len, Some(heard)))
     }
 
-    /// How many bytes it takes, from the start of `bytes`, until
-    /// [`received`](Reading::received) can do something with them, as far as is known.
+    /// How many bytes, from the start of `bytes`, are needed until [`received`](Reading::received)
+    /// can do something with them, as far as is known.
     #[must_use]
     pub fn needed(&self, bytes: &[u8]) -> usize {
         let len = bytes.get(4..FRAME_HEADER).map_or(0, |len| {

@@ -22,7 +22,7 @@ const BODY_MAX: usize = 1024;
 /// retransmits unconfirmed data (`tcp_retries2`).
 const LATE: Duration = Duration::from_secs(15 * 60);
 
-/// See the module. A program that drives it
+/// The module's comment describes the type. A program that drives it
 ///
 /// 1. calls [`connected`](Session::connected) when there is a connection,
 /// 2. writes what [`output`](Session::output) hands out, whole and in order, whenever the connection
@@ -76,10 +76,10 @@ pub struct Session {
     /// When something was heard last, or was first expected.
     heard: Instant,
     granted: Option<Welcome>,
-    /// Hellos that were not answered while their connections lasted. The server may read them yet, and take each
-    /// for newer than the connection that is open then.
+    /// Number of hellos that the server did not answer while their connections lasted. The server may read them
+    /// yet, and take each for newer than the connection that is open then.
     unanswered: u32,
-    /// When the connection of the last of them began.
+    /// When the connection of the last unanswered hello began.
     last_unanswered: Instant,
 }
 
@@ -107,9 +107,9 @@ pub enum Event<'a> {
         /// Messages that this acknowledges newly.
         newly: Amount,
     },
-    /// The server is still at it.
+    /// The server is alive and still works on the client's request.
     KeepAlive {
-        /// What the server waits for, as a text for people; empty if the server does not say.
+        /// The reason why the server waits, as a text for people; empty if the server gives none.
         why: &'a str,
     },
     /// The server takes no messages from this one on for a while; the session sends them again by
@@ -199,7 +199,7 @@ impl Session {
         self.outbox.held().messages == 0
     }
 
-    /// What the server granted when it was last heard.
+    /// The server's latest welcome: the granted level and limits.
     #[must_use]
     pub fn granted(&self) -> Option<&Welcome> {
         self.granted.as_ref()
@@ -213,7 +213,7 @@ impl Session {
         self.outbox.has_room(len)
     }
 
-    /// Takes a message into the buffer; answers its id.
+    /// Takes a message into the buffer and returns the message's id.
     ///
     /// # Errors
     /// [`NotTaken`].
@@ -269,7 +269,7 @@ impl Session {
     }
 
     /// The connection is lost, and with it all messages that were handed out and not acknowledged.
-    /// The next connection sends them again, unless the server has them.
+    /// The next connection sends the unacknowledged messages again, unless the server has them.
     pub fn disconnected(&mut self) {
         if matches!(self.phase, Phase::Waiting) {
             self.unanswered = self.unanswered.saturating_add(1);
@@ -389,7 +389,7 @@ impl Session {
         Ok(Some(match frame {
             ServerFrame::Unknown(_) => return Ok(None),
             ServerFrame::Refusal(refusal) if refusal.closes => {
-                // The hello has had its answer.
+                // The hello has been answered.
                 self.phase = Phase::Offline;
                 return Err(self.refused_for_good(refusal, now));
             }
@@ -410,7 +410,7 @@ impl Session {
             }
             _ => {
                 return Err(Broken::Malformed(
-                    "a frame that is not allowed at this point".into(),
+                    "a frame that the protocol does not allow at this point".into(),
                 ));
             }
         }))

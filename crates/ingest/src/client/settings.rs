@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::outbox::Amount;
 use crate::native::codec::Level;
 
-/// A producer's identity, what it asks of the server, and its limits in this process.
+/// A producer's identity, its requests to the server, and its limits in this process.
 ///
 /// ```
 /// use tidewire_ingest::client::Producing;
@@ -27,7 +27,7 @@ pub struct Producing {
     pub producer: String,
     /// A secret, where the server asks for one.
     pub token: String,
-    /// What acknowledgements are to mean; default durable.
+    /// The level of acknowledgements that the producer asks for; default durable.
     pub level: Level,
     /// Goes on when the server grants less than `level`. Default: no, that is an error.
     pub accept_lower: bool,
@@ -36,11 +36,12 @@ pub struct Producing {
     /// Goes on when the server has forgotten this producer, which was away for too long: what is sent
     /// again then may be stored again. Default: no, that is an error.
     pub accept_duplicates: bool,
-    /// The id of the first message, if the server knows nothing of this producer; default 1. If it
-    /// does, ids go on after its mark.
+    /// The id of the first message, if the server knows nothing of this producer; default 1. If the
+    /// server knows the producer, ids go on after the producer's mark.
     pub first_id: u64,
     /// Messages with their headers that may wait for their acknowledgement in this process; default
-    /// one million messages of 32 MiB together. One message may always be held, whatever its size.
+    /// one million messages of 32 MiB together. The buffer may always hold one message, whatever
+    /// its size.
     pub buffer: Amount,
     /// Messages that may be on their way at once, headers included; 0 (the default) is as the server
     /// likes. The server may grant less.

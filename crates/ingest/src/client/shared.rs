@@ -21,7 +21,7 @@ impl fmt::Debug for News {
     }
 }
 
-/// What the caller and the thread share.
+/// The state that the caller and the client's thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) state: Mutex<State>,
@@ -72,7 +72,7 @@ impl Shared {
     }
 
     pub(super) fn ring(&self) {
-        // Fails only when it rings already.
+        // The write fails only when the thread has already been woken.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 

@@ -38,7 +38,7 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// What became of a request.
+/// How a request ended.
 enum Done {
     Answered,
     /// The request is answered when this is committed.
@@ -114,7 +114,9 @@ impl Admin {
             AdminFrame::Create { wanted, .. } | AdminFrame::Set { wanted, .. }
                 if wanted.is_unknown =>
             {
-                let text = "this server does not know this setting or compression".to_owned();
+                let text =
+                    "this server's version does not know the requested setting or compression"
+                        .to_owned();
                 Done::Refused(Reason::Unsupported, 0, text)
             }
             AdminFrame::List { after } => self.list(after, shared, cx),
@@ -146,7 +148,7 @@ impl Admin {
                 self.change(stream, shared, cx, |_| Some(change))
             }
             AdminFrame::Unknown(_) => {
-                let text = "this server does not know this request".to_owned();
+                let text = "this server's version does not know the request".to_owned();
                 Done::Refused(Reason::Unsupported, 0, text)
             }
         }

@@ -33,7 +33,7 @@ pub struct IngestConn {
     role: Role,
     /// The client's rights and its stream; `None` before its hello.
     let_in: Option<Box<LetIn>>,
-    /// Until when its hello waits, and for what.
+    /// How long the client's hello waits, and for what.
     waits_until: Option<(Instant, &'static str)>,
 }
 
@@ -171,7 +171,8 @@ impl IngestConn {
         }
         let producer = begun?.bound_to(bound);
         self.role = Role::Settling(Box::new(producer));
-        // First armed, then looked: what is committed in between is not missed.
+        // The bell is armed first, and then the log is looked at: a commit in between is not
+        // missed.
         let mistakes = self.shared.settings.mistakes;
         if !mistakes.makes(|mistakes| mistakes.welcome_unarmed) {
             cx.local.bell.arm();

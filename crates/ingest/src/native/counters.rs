@@ -44,7 +44,7 @@ counters! {
     reads,
     /// Batch frames sent.
     read_batches,
-    /// Records in them.
+    /// Records in the sent batches.
     read_messages,
     /// Bytes of these records.
     read_bytes,

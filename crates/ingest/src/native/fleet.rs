@@ -33,7 +33,7 @@ pub(super) enum At {
     /// Here, bound to a partition where partitions move.
     Here(Option<Arc<Hold>>),
     There(Arc<str>),
-    /// No server has its partition for now.
+    /// No server has the producer's partition for now.
     Nowhere,
 }
 

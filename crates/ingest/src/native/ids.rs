@@ -28,7 +28,7 @@ pub(super) enum Part {
     Unexpected,
 }
 
-/// Messages that lie one behind the other.
+/// Messages that lie one behind another in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) len: usize,
@@ -172,7 +172,7 @@ mod tests {
         bytes
     }
 
-    /// What all of `ids` are, part by part.
+    /// The kinds of all of `ids`, part by part.
     fn parts(mut ids: Ids, stream: &[u8]) -> Vec<(Part, usize)> {
         let mut all = Vec::new();
         let mut rest = stream;

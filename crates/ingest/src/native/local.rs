@@ -32,7 +32,7 @@ pub(super) struct Owed {
     pub(super) sent: Sent,
 }
 
-/// What the connections of one loop share.
+/// The state that all connections of one loop share.
 pub struct IngestLocal {
     pub(super) bell: Bell<Message>,
     /// In the order of tickets, which is that of appending.
@@ -56,7 +56,8 @@ pub struct IngestLocal {
     pub(super) scratch: Vec<u8>,
 }
 
-/// A connection of these loops. What producers and readers do is written for any, so that the connection itself stands above.
+/// A connection of these loops. The code for producers and readers is generic over this trait, so that the connection's own
+/// type stands above it.
 pub(super) trait Native: Protocol<Local = IngestLocal, Message = Message> {}
 
 impl<P: Protocol<Local = IngestLocal, Message = Message>> Native for P {}

@@ -1,4 +1,4 @@
-//! What all readers of a server may hold together.
+//! The memory that all readers of a server may hold together.
 //!
 //! A reader's share of the budget limits its reads. Each read is at most a third of the share,
 //! because a reader may have two reads queued and one under way. So many readers that take nothing
@@ -11,7 +11,7 @@ use tidewire::Instant;
 
 /// The smallest read.
 const LEAST: usize = 4096;
-/// How often it is told that readers have to wait.
+/// How often a log line says that readers have to wait.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Bytes that the readers hold.
@@ -61,7 +61,7 @@ impl Memory {
             tracing::warn!(
                 limit = self.limit,
                 used = self.used(),
-                "readers wait: the memory for readers is used up by others that do not take their records"
+                "readers wait: the memory for readers is used up by other readers, which do not take their records"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What other threads and connections tell a connection.
+//! The messages that other threads and connections send to a connection.
 
 use tidewire_log::{Committed, Range, ReadError};
 
@@ -6,10 +6,10 @@ use tidewire_log::{Committed, Range, ReadError};
 #[derive(Debug)]
 pub enum Message {
     #[doc(hidden)]
-    /// A newer session of its producer has begun.
+    /// A newer session of the connection's producer has begun.
     Fenced,
     #[doc(hidden)]
-    /// The partition of its producer is handed over, or belongs to another server.
+    /// The partition of the connection's producer is handed over, or belongs to another server.
     Unbound,
     #[doc(hidden)]
     /// The result of a read for the connection.
@@ -20,7 +20,7 @@ pub enum Message {
 #[derive(Debug)]
 pub enum Answer {
     #[doc(hidden)]
-    /// What there is, and where to begin.
+    /// The range of kept positions, and the position to begin at.
     Place(Result<(Range, u64), ReadError>),
     #[doc(hidden)]
     /// Records.

@@ -12,7 +12,7 @@ use tidewire::Instant;
 pub struct Quota {
     /// Messages.
     pub messages: Option<u64>,
-    /// Bytes of messages with their headers.
+    /// Bytes of messages, with their headers.
     pub bytes: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Meter {
         (ns > 0).then(|| Duration::from_nanos(ns))
     }
 
-    /// Notes what was taken.
+    /// Notes the messages and bytes that were taken.
     pub(super) fn take(&mut self, messages: u64, bytes: u64, now: Instant) {
         for (rate, n) in [(&mut self.messages, messages), (&mut self.bytes, bytes)] {
             if let Some(rate) = rate {

@@ -59,7 +59,7 @@ pub(super) struct Reader {
     /// Bytes queued when that changed last, and when it did.
     queued: usize,
     moved_at: Instant,
-    /// Where others see it.
+    /// The reader's place in the list of readers, for administrators.
     place: Option<Arc<Place>>,
 }
 
@@ -282,7 +282,7 @@ impl Reader {
         let held = queued + self.reading;
         shared.memory.changed(self.held, held);
         self.held = held;
-        // Nothing else tells that the system has taken it.
+        // No other event tells that the socket has taken the output.
         if queued > 0 && cx.link.timer().is_none() {
             cx.link.set_timer_after(LOOK);
         }
@@ -294,14 +294,14 @@ impl Reader {
         let stalled = self.queued > 0 && cx.link.now().since(self.moved_at) >= STALLED;
         if stalled && shared.memory.share(1).is_none() {
             let text = format!(
-                "the reader took nothing for {STALLED:?}, and other readers wait for the memory"
+                "the reader took no records for {STALLED:?}, and other readers wait for the memory"
             );
             return refuse(cx, self.position, Reason::Gone, 0, &text);
         }
         self.go_on(shared, cx);
     }
 
-    /// The connection has closed: gives its memory back.
+    /// The connection has closed: gives the reader's memory back.
     pub(super) fn closed(&self, shared: &Shared) {
         shared.memory.changed(self.held, 0);
         if let Some(place) = &self.place {
@@ -317,7 +317,8 @@ impl Reader {
 
     fn at_tail(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if self.follow && !self.finished {
-            // First armed, then looked: what is committed in between is not missed.
+            // The bell is armed first, and then the log is looked at: a commit in between is not
+            // missed.
             cx.local.bell.arm();
             self.state = State::AtTail;
             self.follow(shared, cx);
@@ -326,7 +327,7 @@ impl Reader {
         }
     }
 
-    /// Ends reading: at the tail, or short of it.
+    /// Ends reading: at the stream's tail, or before it.
     fn end(&mut self, short: bool, cx: &mut Cx<'_, impl Native>) {
         if self.uncommitted.is_some() {
             self.ends = Some(short);
@@ -367,7 +368,7 @@ impl Reader {
         refuse(cx, self.position, reason, 0, "the stream was deleted");
     }
 
-    /// Sends what was read, as far as there is credit.
+    /// Sends the records that were read, as far as the client has given credit.
     fn write(&mut self, read: Committed, cx: &mut Cx<'_, impl Native>) {
         cx.local.tally.add(Count::reads, 1);
         let mut head = std::mem::take(&mut cx.local.scratch);

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct ReaderStatus {
     /// The stream that the client reads.
     pub stream: Arc<str>,
-    /// The named cursor that it may move, if any.
+    /// The named cursor that the reader may move, if any.
     pub cursor: Option<Arc<str>>,
-    /// Where it is connected from.
+    /// The address from which the reader is connected.
     pub peer: Arc<str>,
-    /// The position that it is sent next.
+    /// The position of the next record that the reader is sent.
     pub position: u64,
 }
 

@@ -64,7 +64,8 @@ impl Refused {
     }
 }
 
-/// What belongs to a client's ordinary life is not logged: another session took its place, another server has its partition, the server stops.
+/// A refusal that belongs to a client's ordinary life is not logged: another session took its place, another server has its
+/// partition, the server stops.
 fn is_trouble(reason: Reason) -> bool {
     !matches!(reason, Reason::Fenced | Reason::Moved | Reason::Stopping)
 }

@@ -9,14 +9,14 @@ use super::codec::{self, Reason, ServerFrame};
 use super::counters::Count;
 use super::local::Native;
 
-/// What clients of other hosts are told while there are no tokens.
+/// The reason given to clients of other hosts while the server has no tokens.
 pub(super) const PROTECTED: &str =
     "this server has no tokens, so it serves only clients on its own host";
 
 /// The stream of clients that name none.
 pub(super) const DEFAULT_STREAM: &str = "default";
 
-/// What clients are told that name a cursor of the server's own.
+/// The reason given to clients that name a cursor of the server's own.
 pub(super) const RESERVED: &str = "cursors whose names begin with @ are the server's own";
 
 /// Whether a cursor is one of the server's own, which clients neither read from nor move.
@@ -99,7 +99,7 @@ fn send_refusal(
 ) {
     let (conn, peer, now) = (cx.link.id(), &cx.link.peer().endpoint, cx.link.now());
     match cx.local.refused.pass(reason, now) {
-        // This reason has a log line of its own.
+        // The reason for a missing secret has a log line of its own.
         Some(held_back) if text != PROTECTED => {
             let token = cx.local.refused.token(conn);
             tracing::warn!(%peer, token, id, %reason, text, held_back, "refused");

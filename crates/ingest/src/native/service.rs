@@ -33,14 +33,14 @@ use crate::alarm;
 
 /// Serves the native protocol; messages go to a [`Log`] and come from there.
 ///
-/// Use it with [`Settings::limits`]. Wrapped in an [`Arc`] it can be added to a builder and kept, to
-/// look at its counters.
+/// Serve it with the limits of [`Settings::limits`]. Wrapped in an [`Arc`] it can be added to a
+/// builder and kept, to look at its counters.
 pub struct IngestService {
     shared: Arc<Shared>,
 }
 
 impl IngestService {
-    /// Serves `log` by these settings.
+    /// Serves `log` with these settings.
     #[must_use]
     pub fn new(log: Arc<dyn Log>, settings: Settings) -> IngestService {
         let (alarm, watch) = alarm::of(&*log);
@@ -77,7 +77,7 @@ impl IngestService {
         service
     }
 
-    /// What happened so far, on all loops.
+    /// The counters of all loops, at this moment.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters::from(&self.shared.tally)
@@ -107,9 +107,8 @@ impl IngestService {
         self.shared.log.range(stream)
     }
 
-    /// From now on these tokens are accepted, and no others. A connected client whose token is not
-    /// accepted any more, or not for that right, is refused as soon as it sends or is sent
-    /// something.
+    /// Replaces the accepted tokens by these tokens. A connected client whose token is not accepted
+    /// any more, or not for that right, is refused as soon as it sends or is sent something.
     pub fn change_tokens(&self, tokens: Vec<Token>) {
         self.shared.tokens.change(tokens);
         // Followers look at once.
@@ -129,7 +128,7 @@ impl fmt::Debug for IngestService {
     }
 }
 
-/// Room for what is owed that a loop keeps when nothing is.
+/// Entries for owed acknowledgements for which a loop keeps memory when it owes none.
 const OWED_KEPT: usize = 4096;
 /// When a refused client should come again.
 const RETRY_AFTER_MS: u32 = 2000;
@@ -191,7 +190,7 @@ impl Service for IngestService {
         let n = local.owed.partition_point(|o| o.ticket <= reached);
         committed.extend(local.owed.drain(..n));
         if let Some(home) = progress.replicated {
-            // Each connection is owed in one queue or the other.
+            // Each connection waits in one of the two queues.
             let n = local.owed_home.partition_point(|o| o.ticket <= home);
             committed.extend(local.owed_home.drain(..n));
         }
@@ -202,7 +201,7 @@ impl Service for IngestService {
             // Clients that wait for an ended hold are told otherwise.
             !owed.is_empty() && hold.ending() != Ending::Over
         });
-        // The newest first: it covers the others of its connection.
+        // The newest entry of a connection comes first: it covers the connection's older entries.
         for owed in committed.iter().rev() {
             all.with(owed.to, local, |conn, cx| conn.committed(owed, cx));
         }

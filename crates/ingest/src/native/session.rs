@@ -1,8 +1,8 @@
 //! One live session for each producer: a newer session fences the older.
 //!
-//! A session's lock is held while it appends. So once a session is fenced, none of its messages can
-//! reach the log any more, and the producer's mark is final. The lock is taken once a chunk, and no
-//! other connection wants it unless the producer connects twice.
+//! The lock of a session is held while the session appends. So once a session is fenced, none of
+//! its messages can reach the log any more, and the producer's mark is final. The lock is taken
+//! once a chunk, and no other connection wants it unless the producer connects twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

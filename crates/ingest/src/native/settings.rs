@@ -15,14 +15,15 @@ use crate::mistakes::Mistakes;
 /// Limits of a native service. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What producers get that do not say. Default durable.
+    /// The level for producers that name no level. Default durable.
     pub level: Level,
     /// Largest payload; that of the log if it is lower. A larger one is refused and ends the
     /// connection. Default 16 MiB.
     pub payload_max: u32,
     /// Most messages that a producer may have unacknowledged. Default 1,048,576; at least 1.
     pub window_messages: u32,
-    /// Most bytes of messages with their headers, likewise. Default 16 MiB.
+    /// Most bytes of messages with their headers that a producer may have in flight. Default 16
+    /// MiB.
     pub window_bytes: u64,
     /// How long a producer waits in silence before an acknowledgement is repeated. Default 1 s; at
     /// least 1 ms.
@@ -32,7 +33,7 @@ pub struct Settings {
     /// How much a producer's connection may send. Default: no limit.
     pub quota: Quota,
     /// Producers and readers find only streams that were created: a producer that names another one is
-    /// refused. Default false: a producer's first message makes its stream.
+    /// refused. Default false: a producer's first message creates its stream.
     pub declared: bool,
     /// The servers that share producers out among them: a producer of another one is refused as moved. Default none:
     /// all are taken.

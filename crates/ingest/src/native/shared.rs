@@ -1,4 +1,4 @@
-//! What all connections of a server share.
+//! The state that all connections of a server share.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ pub(super) struct Shared {
     pub(super) readers: AtomicUsize,
     pub(super) reading: Readers,
     pub(super) tokens: Tokens,
-    /// Held while a stream is changed by what is set about it.
+    /// The lock is held while an administrator changes a stream's settings.
     pub(super) administering: Mutex<()>,
     pub(super) memory: Memory,
     /// Throttle of log lines about clients of other hosts that are not let in.

@@ -53,9 +53,10 @@ impl Rights {
 pub struct Token {
     /// The token's name in log lines.
     pub name: String,
-    /// The SHA-256 hash of its bytes. Tokens should be long and random: the hash is not salted.
+    /// The SHA-256 hash of the token's bytes. Tokens should be long and random: the hash is not
+    /// salted.
     pub sha256: [u8; 32],
-    /// The streams that it is for; empty for all.
+    /// The streams for which the token is valid; empty for all.
     pub streams: Vec<String>,
     /// The token's rights.
     pub rights: Rights,
@@ -75,7 +76,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token with these bytes, good for reading and writing.
+    /// A token with this secret, valid for reading and writing.
     #[must_use]
     pub fn new(name: &str, secret: &str, streams: &[&str]) -> Token {
         Token {
@@ -91,7 +92,7 @@ impl Token {
 #[derive(Debug)]
 pub(super) struct Tokens {
     list: RwLock<Arc<[Token]>>,
-    /// How often they were changed.
+    /// How many times the tokens were changed.
     changes: AtomicU32,
 }
 
@@ -120,7 +121,7 @@ impl Tokens {
         }
     }
 
-    /// From now on these are accepted, and no others.
+    /// Replaces the accepted tokens by these tokens.
     pub(super) fn change(&self, list: Vec<Token>) {
         *self.list.write().unwrap_or_else(PoisonError::into_inner) = list.into();
         self.changes.fetch_add(1, Ordering::Release);

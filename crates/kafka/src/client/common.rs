@@ -1,4 +1,4 @@
-//! What all clients of librdkafka here have in common: their settings, and how their errors read.
+//! Code that all clients of librdkafka here share: their settings, and the texts of their errors.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::target::{Settings, Target};
 
-/// What all clients of a target are set to.
+/// The settings of librdkafka for all clients of a target.
 pub(super) fn config(target: &Target, settings: &Settings) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("client.id", "tidewire");
@@ -32,7 +32,7 @@ fn only_name(name: &str) -> &str {
     }
 }
 
-/// An error as people read it. Values of settings are not in it: they may be secrets.
+/// The text of an error, for people. Values of settings are not in it: they may be secrets.
 pub(super) fn told(error: &KafkaError) -> String {
     match error {
         KafkaError::ClientConfig(_, why, ..) => format!("Kafka: {why}"),

@@ -1,8 +1,8 @@
 //! A member of the group that shares the partitions: Kafka's own, of consumers of the marks that
 //! read nothing.
 //!
-//! The thread of it waits inside the client's callback while partitions are handed over, as Kafka's protocol has it: the
-//! group goes on when the callback is over.
+//! The thread of the client waits inside the client's callback while partitions are handed over, as Kafka's protocol
+//! requires: the group goes on when the callback is over.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(2);
 /// How long a member may be silent before the group goes on without it.
 const SESSION_MS: &str = "15000";
 
-/// What the node and the client tell each other.
+/// The state that the node and the client's thread share.
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
@@ -71,7 +71,7 @@ impl Shared {
         });
     }
 
-    /// Waits until these are handed over, or the time for it is.
+    /// Waits until these partitions are handed over, or until the time for that is over.
     fn revoked(&self, partitions: BTreeSet<u32>) {
         let mut state = self.state();
         if state.ends || partitions.is_empty() {
@@ -106,7 +106,7 @@ impl Shared {
     }
 }
 
-/// The place of a member, and what it has.
+/// The place of a member, and its partitions.
 type Held = (String, BTreeSet<u32>);
 
 struct Callbacks(Arc<Shared>);
@@ -127,7 +127,7 @@ impl ConsumerContext for Callbacks {
         if let Rebalance::Assign(_) = what {
             match consumer.assignment() {
                 Ok(all) => {
-                    // Nothing is read there.
+                    // No partition is read there.
                     if let Err(error) = consumer.pause(&all) {
                         tracing::warn!(why = told(&error), "partitions are not paused");
                     }
@@ -169,7 +169,7 @@ pub(super) fn join(
         .set("enable.auto.commit", "false")
         .set("auto.offset.reset", "latest");
     let (of_thread, target, settings) = (shared.clone(), target.clone(), settings.clone());
-    // Whether it takes its settings.
+    // Checks that the client takes its settings.
     consumer(&config, &shared).map_err(|error| client(told(&error)))?;
     let thread = Builder::new().name("tidewire-group".into()).spawn(move || {
         // The thread is not joined: it may be waiting for a broker.
@@ -257,7 +257,7 @@ fn be_member(
     Ok(())
 }
 
-/// The members, each by its place, if the group is stable.
+/// The members of the group, each by its place, if the group is stable.
 fn describe(
     consumer: &BaseConsumer<Callbacks>,
     target: &Target,

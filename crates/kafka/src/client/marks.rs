@@ -1,4 +1,4 @@
-//! Reading the marks, to their end.
+//! Reads the marks of a partition to their end.
 
 use std::time::{Duration, Instant};
 
@@ -227,7 +227,7 @@ fn hidden(
     }
 }
 
-/// The error that readers do not see what is committed.
+/// The error that readers do not see committed records.
 pub(super) fn is_hidden(topic: &str, seen: i64, end: i64) -> String {
     format!(
         "readers of topic {topic} do not see committed records behind offset {seen}, up to {end}: another program has a transaction open \
@@ -254,7 +254,7 @@ pub(super) fn reading(target: &Target, settings: &Settings, isolation: &str) -> 
         .set("auto.offset.reset", "earliest")
         .set("enable.partition.eof", "true")
         .set("fetch.wait.max.ms", "50")
-        // Brokers hand out what their disks have, and look at none of it.
+        // Brokers hand out the bytes on their disks without checking them.
         .set("check.crcs", "true")
         .set("isolation.level", isolation);
     config

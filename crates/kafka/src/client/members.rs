@@ -15,7 +15,7 @@ use crate::{Settings, Target, Unavailable};
 
 /// How long a broker may take to name the members.
 const ANSWER: Duration = Duration::from_secs(3);
-/// How often a member says that it lives; milliseconds.
+/// How often a member reports that it lives; milliseconds.
 const HEARTBEAT_MS: &str = "1500";
 
 struct Callbacks;
@@ -50,7 +50,7 @@ impl Members {
     /// any more. Topics that are missing are made.
     ///
     /// # Errors
-    /// What the client says.
+    /// The error of Kafka's client.
     pub fn join(
         target: &Target,
         settings: &Settings,
@@ -92,7 +92,7 @@ impl Members {
     /// Where the members are, this one among them if the group knows it.
     ///
     /// # Errors
-    /// What the client says.
+    /// The error of Kafka's client.
     pub fn places(&self) -> Result<BTreeSet<String>, Unavailable> {
         let groups = self.consumer.fetch_group_list(Some(&self.group), ANSWER);
         let groups = groups.map_err(|error| Unavailable::Client(told(&error)))?;

@@ -1,4 +1,4 @@
-//! librdkafka's own simulated brokers within this process, for tests. They know producers' transactions, but no
+//! librdkafka's own simulated brokers within this process, for tests. The brokers know producers' transactions, but no
 //! administrators' requests.
 
 use std::fmt;
@@ -22,10 +22,10 @@ impl fmt::Debug for Brokers {
 }
 
 impl Brokers {
-    /// Three of them, with the topics of a store whose home is called so.
+    /// Three simulated brokers, with the topics of a store whose home has this name.
     ///
     /// # Errors
-    /// What the client says.
+    /// The error of Kafka's client.
     pub fn start(topic: &str) -> Result<(Brokers, Target), Unavailable> {
         let client = |error| Unavailable::Client(told(&error));
         let cluster = MockCluster::new(BROKERS).map_err(client)?;
@@ -48,7 +48,7 @@ impl Brokers {
     /// Makes all brokers unreachable, or reachable again.
     ///
     /// # Errors
-    /// What the client says.
+    /// The error of Kafka's client.
     pub fn reach(&self, is_reached: bool) -> Result<(), Unavailable> {
         for number in 1..=BROKERS {
             let done = match is_reached {

@@ -114,10 +114,10 @@ fn share_home(
     Ok(Box::new(Asker { asks, answers }))
 }
 
-/// What the marks of a share's home say, including its producers' marks.
+/// The marks of a share's home, including the marks of its producers.
 ///
 /// # Errors
-/// What the client says.
+/// The error of Kafka's client.
 pub fn held(target: &Target, share: Share, settings: &Settings) -> Result<Held, Unavailable> {
     marks::read_with_producers(&target.of(share), share, settings).map_err(Unavailable::Client)
 }

@@ -27,7 +27,8 @@ const UNKNOWN_YET: Duration = Duration::from_millis(100);
 /// How long nothing may come or go.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// What became of the pieces: the client's queue is empty too when a broker has refused them all.
+/// Whether the brokers have taken the pieces: the client's queue is empty too when a broker has
+/// refused all of them.
 #[derive(Default)]
 struct Deliveries(Mutex<(u64, Option<KafkaError>)>);
 
@@ -66,12 +67,12 @@ fn client(error: &KafkaError) -> Unavailable {
     Unavailable::Client(told(error))
 }
 
-/// Sends a snapshot with these bytes to the topic of snapshots, as `id`. The snapshot counts when
-/// the returned note about it is committed among the marks. Until then, and if this call fails, its
+/// Sends the bytes of a snapshot to the topic of snapshots, as `id`. The snapshot counts when the
+/// returned note about it is committed among the marks. Until then, and if this call fails, its
 /// pieces are useless. `goes_on` is called before each piece.
 ///
 /// # Errors
-/// What the client says, or the reader.
+/// The error of Kafka's client, or of the reader.
 pub fn send_snapshot(
     target: &Target,
     settings: &Settings,
@@ -191,11 +192,12 @@ fn key(id: u64, number: u64) -> Vec<u8> {
     [id.to_le_bytes(), number.to_le_bytes()].concat()
 }
 
-/// Reads a snapshot back; its own checksums say whether it is whole. A piece that was sent twice is taken once. `goes_on` is
-/// asked now and then. Brokers that are away are waited for, for a minute without a piece.
+/// Reads a snapshot back; the snapshot's own checksums show whether it is whole. A piece that was sent twice is taken once.
+/// `goes_on` is asked now and then. Brokers that are away are waited for, for a minute without a piece.
 ///
 /// # Errors
-/// What the client says; [`Unavailable::Broken`] are what the writer says, and pieces that are not there.
+/// The error of Kafka's client; [`Unavailable::Broken`] stands for an error of the writer, and for
+/// missing pieces.
 pub fn fetch_snapshot(
     target: &Target,
     settings: &Settings,
@@ -269,10 +271,10 @@ pub fn fetch_snapshot(
     }
 }
 
-/// Removes what lies before these offsets: of the records, and of the pieces of snapshots.
+/// Removes the records, and the pieces of snapshots, before these offsets.
 ///
 /// # Errors
-/// What the client says.
+/// The error of Kafka's client.
 pub fn forget(
     target: &Target,
     settings: &Settings,

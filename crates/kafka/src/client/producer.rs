@@ -16,7 +16,7 @@ use rdkafka::{ClientConfig, ClientContext};
 /// How long one call for answers lasts. The client spends up to the last millisecond of each without sleeping.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What the brokers have answered, for better or worse, since the producer was made.
+/// The brokers' answers, good or bad, since the producer was made.
 #[derive(Default)]
 struct Answered {
     now: Mutex<Now>,
@@ -93,10 +93,10 @@ pub(super) struct Transactional {
 }
 
 impl Transactional {
-    /// No other process's transactions go on after it.
+    /// Opens the producer: from then on, no transaction of another process can be committed.
     ///
     /// # Errors
-    /// What the client says, or no thread.
+    /// The error of Kafka's client, or that no thread could be started.
     pub(super) fn open(config: &ClientConfig, within: Duration) -> Result<Transactional, String> {
         let told = |error| super::told(&error);
         let producer = config
@@ -160,7 +160,7 @@ impl Transactional {
         }
     }
 
-    /// Waits until what was sent is answered.
+    /// Waits until all sent records are answered.
     pub(super) fn settle(&self, until: Instant) {
         // A record that was refused is known to the commit, too.
         self.producer.context().wait(self.sent, until);
@@ -170,7 +170,7 @@ impl Transactional {
         }
     }
 
-    /// Commits what was sent and is [answered](Transactional::settle).
+    /// Commits the records that were sent and [answered](Transactional::settle).
     pub(super) fn commit(&self, until: Instant) -> KafkaResult<()> {
         loop {
             let left = until.saturating_duration_since(Instant::now());

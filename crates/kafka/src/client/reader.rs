@@ -21,27 +21,28 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// How long nothing may come, without the end being reached.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What a [`Reader`] finds within a time.
+/// The result of waiting a bounded time for a [`Reader`].
 #[derive(Debug)]
 pub enum Polled {
     /// The next record.
     Record(Found),
     /// No further committed record is there now.
     End,
-    /// Nothing has come.
+    /// No record has arrived.
     Nothing,
-    /// A record cannot be read: it is damaged, or none of this format. Records behind it come next.
+    /// A record cannot be read: it is damaged, or none of this format. The records behind the
+    /// unreadable record come next.
     Unreadable(String),
 }
 
 /// How often the client says how far it has come; milliseconds.
 const STATISTICS_MS: &str = "1000";
 
-/// What the client says of itself: at which offset it has found the end last. The end itself comes once for each offset, and
-/// without it.
+/// The partition's end according to the client: the offset at which the client last found the end. The end itself comes once
+/// for each offset, and without it.
 struct Ends {
     place: (String, i32),
-    /// Negative if it has found none.
+    /// The offset of the last record; negative if there was none.
     last: AtomicI64,
 }
 
@@ -61,7 +62,7 @@ pub struct Reader {
     consumer: BaseConsumer<Ends>,
     /// The topic, and the partition.
     place: (String, i32),
-    /// Where it began.
+    /// The offset at which the reader began.
     first: u64,
     is_empty: bool,
     /// Foreign records that [`next`](Reader::next) has passed over, and what was wrong with the
@@ -79,7 +80,7 @@ impl Reader {
     /// Begins at an offset of the partition, or at the oldest that is kept.
     ///
     /// # Errors
-    /// What the client says.
+    /// The error of Kafka's client.
     pub fn open(
         target: &Target,
         settings: &Settings,
@@ -119,11 +120,11 @@ impl Reader {
         self.first
     }
 
-    /// The next record, if it comes within this time. The client retries failures on the way to the brokers; then
-    /// this may be called again.
+    /// The next record, if a record arrives within this time. The client retries failures on the way to the
+    /// brokers; then this may be called again.
     ///
     /// # Errors
-    /// What the client says.
+    /// The error of Kafka's client.
     pub fn poll(&mut self, within: Duration) -> Result<Polled, Unavailable> {
         if std::mem::take(&mut self.is_empty) {
             return Ok(Polled::End);
@@ -148,7 +149,7 @@ impl Reader {
     /// offsets: in the home of one log or store. Or the end.
     ///
     /// # Errors
-    /// What the client says, and records that are not of this format.
+    /// The error of Kafka's client, or that the records are not of this format.
     pub fn find(target: &Target, settings: &Settings, position: u64) -> Result<u64, Unavailable> {
         let client = |error: KafkaError| Unavailable::Client(told(&error));
         let consumer = marks::consumer(target, settings, "read_committed").map_err(client)?;
@@ -173,7 +174,7 @@ impl Reader {
     /// The end of the committed records, if the brokers tell it within this time.
     ///
     /// # Errors
-    /// What the client says.
+    /// The error of Kafka's client.
     pub fn end(&self, within: Duration) -> Result<u64, Unavailable> {
         let ends = self
             .consumer
@@ -202,7 +203,7 @@ impl Reader {
     /// [passed over](Reader::passed): what is missing of a stream shows by its positions.
     ///
     /// # Errors
-    /// What the client says.
+    /// The error of Kafka's client.
     pub fn next(&mut self, follow: bool) -> Result<Option<Found>, Unavailable> {
         if std::mem::take(&mut self.is_empty) && !follow {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! The messages of the client beside its answers. A missing answer is only reported as a transport failure or a time-out; a wrong
-//! password, for example, is only named in these messages.
+//! The messages that Kafka's client prints beside its answers. A missing answer is only reported as a transport failure or a
+//! time-out; a wrong password, for example, is only named in these messages.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

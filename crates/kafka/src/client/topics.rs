@@ -1,4 +1,4 @@
-//! The topics: made if they are missing, and whether they can keep the promise.
+//! The topics: creates missing ones, and checks whether they can keep the promise.
 
 use std::future::Future;
 use std::pin::pin;
@@ -164,7 +164,7 @@ fn made(admin: &Admin, target: &Target, kind: &Kind) -> Result<Found, String> {
     }
 }
 
-/// A topic, and what it must be like.
+/// A kind of topic, and its required settings.
 struct Kind {
     name: String,
     is_compacted: bool,

@@ -1,4 +1,4 @@
-//! Reading the marks as they come: what a follower knows of the owner of a home.
+//! Reads the marks as they are committed, for a follower that watches the owner of a home.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::{Settings, Target, Unavailable, format};
 /// How long a broker may take for the first answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// What a [`Watch`] finds within a time.
+/// The result of waiting a bounded time for a [`Watch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// Another mark.
@@ -46,7 +46,7 @@ impl Watch {
     /// Begins with the oldest mark that is kept.
     ///
     /// # Errors
-    /// What the client says: also that the topic is not there yet.
+    /// The error of Kafka's client: also that the topic is not there yet.
     pub fn open(target: &Target, settings: &Settings) -> Result<Watch, Unavailable> {
         let client = |error: KafkaError| Unavailable::Client(told(&error));
         let consumer = marks::consumer(target, settings, "read_committed").map_err(client)?;
@@ -67,7 +67,7 @@ impl Watch {
         })
     }
 
-    /// What was read so far. Positions of cursors and producers are not of use here.
+    /// The marks that were read so far. Positions of cursors and producers are not of use here.
     #[must_use]
     pub fn held(&self) -> &Held {
         &self.held
@@ -76,7 +76,7 @@ impl Watch {
     /// Reads the next mark, if it comes within this time.
     ///
     /// # Errors
-    /// What the client says; it is to be opened anew then.
+    /// The error of Kafka's client; the watch has to be opened again then.
     pub fn poll(&mut self, within: Duration) -> Result<Watched, Unavailable> {
         if std::mem::take(&mut self.is_empty) {
             return Ok(Watched::End);

@@ -1,4 +1,4 @@
-//! Doing what is asked: looking, opening, carrying.
+//! The thread that carries out requests: looking, opening, carrying.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -84,7 +84,7 @@ impl Worker {
         }
     }
 
-    /// Whether the client takes its settings.
+    /// Checks that the client takes its settings.
     pub(super) fn try_settings(&self) -> KafkaResult<()> {
         self.config().create::<BaseProducer>().map(drop)
     }

@@ -25,10 +25,10 @@ pub enum Request<'a> {
     },
 }
 
-/// What the input begins with.
+/// The kind of data at the front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// A request, and its length in the input.
+    /// A request, and the request's length in the input.
     Request(Request<'a>, usize),
     /// An unfinished request, which has at least this many bytes.
     Needs(usize),
@@ -67,7 +67,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// Reads the request that `bytes` begin with. A fault is found as early as it shows.
+/// Reads the request that `bytes` begin with. A fault is found as early as the bytes show it.
 #[inline]
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Step<'_> {

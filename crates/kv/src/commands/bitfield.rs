@@ -11,24 +11,24 @@ pub(crate) const SPECS: &[Spec] = &[
     Spec::new("bitfield_ro", -2, READ | FAST, Keys::ONE, bitfield),
 ];
 
-/// What an integer is like.
+/// The type of an integer: its width, and whether it is signed.
 #[derive(Clone, Copy)]
 struct Field {
     signed: bool,
     /// 1 to 64, or 63 without a sign.
     bits: u32,
-    /// Where its first bit is.
+    /// The place of the integer's first bit.
     at: usize,
 }
 
-/// What to do with a number that does not fit.
+/// How BITFIELD treats a number that does not fit.
 #[derive(Clone, Copy)]
 enum Overflow {
     /// The low bits of the number count.
     Wrap,
     /// The number becomes the nearest that fits.
     Saturate,
-    /// Nothing is written.
+    /// The command writes nothing.
     Fail,
 }
 
@@ -104,7 +104,7 @@ impl Field {
         }
     }
 
-    /// The number with the same low bits that fits.
+    /// The number with the same low bits that fits the type.
     fn wrapped(self, value: i128) -> i128 {
         let unused = 128 - self.bits;
         if self.signed {
@@ -181,7 +181,7 @@ impl Operation {
         Some(self.field.fit(new, self.overflow))
     }
 
-    /// Whether the operation leaves `bytes` as they are. INCRBY counts as a change, even by 0.
+    /// Whether the operation leaves `bytes` unchanged. INCRBY counts as a change, even by 0.
     fn keeps(&self, bytes: &[u8]) -> bool {
         let old = self.field.read(bytes);
         match self.new_value(old) {
@@ -190,7 +190,7 @@ impl Operation {
         }
     }
 
-    /// Answers, of one that [keeps](Operation::keeps) what there is.
+    /// Writes the reply of an operation that [keeps](Operation::keeps) the bytes.
     fn tell(&self, bytes: &[u8], reply: &mut Reply) {
         let old = self.field.read(bytes);
         match self.new_value(old) {
@@ -199,7 +199,8 @@ impl Operation {
         }
     }
 
-    /// Does it on a string that is long enough, and answers. If it has written, whether something else stood there.
+    /// Runs the operation on a string that is long enough, and writes the reply. For a write, returns whether the
+    /// bytes changed.
     fn run(&self, bytes: &mut [u8], reply: &mut Reply) -> Option<bool> {
         let old = self.field.read(bytes);
         let Some(new) = self.new_value(old) else {

@@ -208,7 +208,7 @@ fn bitop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     let known: [(&str, Operation); 4] = [
         ("and", |to, from| {
             each(to, from, |a, b| a & b);
-            // Behind its end an operand is zero.
+            // Bytes behind the end of an operand are zero.
             to[from.len()..].fill(0);
         }),
         ("or", |to, from| each(to, from, |a, b| a | b)),

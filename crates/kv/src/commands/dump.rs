@@ -10,7 +10,7 @@ use crate::store::events;
 pub(crate) const SPECS: &[Spec] = &[
     Spec::new("dump", 2, READ, Keys::ONE, dump),
     Spec::new("restore", -4, WRITE | MEMORY, Keys::ONE, restore),
-    // What MIGRATE of old sends.
+    // The command that MIGRATE of old servers sends.
     Spec::new("restore-asking", -4, WRITE | MEMORY, Keys::ONE, restore),
 ];
 

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// An error reply: its code and text, without the leading `-`. The text may repeat what was sent, which
-/// may be any bytes.
+/// An error reply: its code and text, without the leading `-`. The text may repeat arguments of the
+/// client, which may be any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub Cow<'static, [u8]>);
 
@@ -48,7 +48,7 @@ impl Error {
         Error(Cow::Borrowed(text.as_bytes()))
     }
 
-    /// An error with a text made for it.
+    /// An error with a text made for the occasion.
     #[cold]
     #[must_use]
     pub fn text(text: String) -> Error {

@@ -154,7 +154,7 @@ fn persist(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 }
 
 fn ttl(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
-    // A miss counts; a use it is not.
+    // The command counts as a miss if the key is missing, but not as a use of the key.
     ctx.db.look(args[1]);
     let answer = match (ctx.db.deadline_ms(args[1]), ctx.name) {
         (None, _) => -2,

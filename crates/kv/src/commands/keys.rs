@@ -103,7 +103,7 @@ fn rename(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// Puts a value with its deadline in the place of whatever a key holds.
+/// Puts a value with its deadline in the place of any value that a key holds.
 pub(super) fn put(ctx: &mut Ctx<'_, '_>, key: &[u8], value: Value, deadline_ms: Option<u64>) {
     if ctx.db.exists(key) {
         // As in Redis, the old value of the key is removed first.

@@ -119,7 +119,7 @@ fn pop(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// Takes the element at an end, if there is such a list.
+/// Takes the element at an end of a list, if the key holds a list.
 fn take_one(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<Vec<u8>>, Error> {
     let fit = ctx.db.limits().list();
     let element = ctx.db.update(key, |list: &mut List| {
@@ -130,7 +130,7 @@ fn take_one(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<Vec<u8
     Ok(element.flatten())
 }
 
-/// Takes one element, and tells of it.
+/// Takes one element, and reports the event to subscribers.
 fn take_one_told(ctx: &mut Ctx<'_, '_>, key: &[u8], end: End) -> Result<Option<Vec<u8>>, Error> {
     let element = take_one(ctx, key, end)?;
     if element.is_some() {
@@ -159,7 +159,7 @@ fn take(
     })
 }
 
-/// Takes elements, and tells of it.
+/// Takes elements, and reports the event to subscribers.
 fn take_told(
     ctx: &mut Ctx<'_, '_>,
     key: &[u8],
@@ -247,7 +247,7 @@ fn linsert(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     };
     let fit = ctx.db.limits().list();
     let len = ctx.db.update(args[1], |list: &mut List| {
-        // Redis expects it, too, before it has looked where to put it.
+        // Redis makes room for the element too, before it has looked where to put the element.
         list.expect(&args[4..5], fit);
         let found = list.iter_from(0).position(|element| element == *args[3]);
         let Some(at) = found else { return (false, -1) };
@@ -366,7 +366,7 @@ fn lpos(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// Moves one element and replies with it; false if there is none.
+/// Moves one element and replies with it; false if the list has no element.
 fn shift(
     ctx: &mut Ctx<'_, '_>,
     from: &[u8],

@@ -3,9 +3,10 @@
 //! A command is a [`Spec`]: a name, the number of its arguments, what it is like, where its keys
 //! are, and a function `fn(&mut Ctx<'_, '_>, &[&[u8]]) -> Done`. The function may use the keys that
 //! its [`Keys`] name and no others (another panics), in any database. The function reads and
-//! changes the keys through [`Ctx::db`]. It writes exactly one reply to [`Ctx::reply`], or returns
-//! an [`Error`], which takes back what the function wrote. `ctx.db` and `ctx.reply` are two fields,
-//! so a closure given to [`View::update`](crate::store::View::update) may write the reply.
+//! changes the keys through [`Ctx::db`]. The function writes exactly one reply to [`Ctx::reply`],
+//! or returns an [`Error`], which takes back what the function wrote. `ctx.db` and `ctx.reply` are
+//! two fields, so a closure given to [`View::update`](crate::store::View::update) may write the
+//! reply.
 //!
 //! ```ignore
 //! pub(crate) const SPECS: &[Spec] = &[

@@ -78,7 +78,7 @@ pub fn sample_parts(wanted: i64) -> impl Iterator<Item = i64> {
 /// The options of a command that counts: `[LIMIT n]`, where 0 is no limit.
 ///
 /// # Errors
-/// When it is something else, or a limit below zero.
+/// An error if the options are not a LIMIT, or if the limit is below zero.
 pub fn limit(options: &[&[u8]]) -> Result<usize, Error> {
     let mut limit = 0;
     for option in options.chunks(2) {
@@ -111,7 +111,7 @@ pub fn is(arg: &[u8], word: &str) -> bool {
 /// The timeout of a blocking command in seconds; `None` for 0, which waits for ever.
 ///
 /// # Errors
-/// When it is not a number, negative, or beyond 64 bits of milliseconds.
+/// An error if the argument is not a number, negative, or beyond 64 bits of milliseconds.
 pub fn timeout(arg: &[u8]) -> Result<Option<std::time::Duration>, Error> {
     const RANGE: Error = Error::new("ERR timeout is not a float or out of range");
     let seconds = score::parse(arg).ok_or(RANGE)?;

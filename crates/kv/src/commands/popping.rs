@@ -1,4 +1,5 @@
-//! What the pops of lists and of sorted sets share: looking at several keys, and waiting for one.
+//! Code that the pops of lists and of sorted sets share: looking at several keys, and waiting for
+//! one of the keys.
 
 use super::parse::{integer, is, timeout};
 use super::{Ctx, Done, Error};

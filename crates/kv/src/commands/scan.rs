@@ -85,7 +85,7 @@ impl Scan {
             .is_none_or(|pattern| pattern.matches(element))
     }
 
-    /// The reply: the next cursor and what was found.
+    /// Writes the reply: the next cursor and the found elements.
     pub(super) fn reply(ctx: &mut Ctx<'_, '_>, next: u64, found: &[Vec<u8>]) {
         ctx.reply.array(2);
         ctx.reply.bulk(next.to_string().as_bytes());

@@ -30,11 +30,11 @@ pub const REMOVES: Flags = 128;
 pub struct Signature {
     /// Name of the command in lower case.
     pub name: &'static str,
-    /// The number of its arguments with the name; negative for at least that many.
+    /// The number of the command's arguments including the name; negative for at least that many.
     pub arity: i16,
     /// The properties of the command.
     pub flags: Flags,
-    /// Where its keys are.
+    /// The places of the command's keys among its arguments.
     pub keys: Keys,
 }
 
@@ -105,7 +105,7 @@ impl Keys {
         step: 1,
     };
 
-    /// Shows each key; false if it may be any.
+    /// Calls `key` for each key; false if the command may use any key.
     #[inline]
     pub fn each<'x>(&self, args: &[&'x [u8]], mut key: impl FnMut(&'x [u8])) -> bool {
         match *self {
@@ -211,7 +211,7 @@ fn each_of_sort<'x>(args: &[&'x [u8]], mut key: impl FnMut(&'x [u8])) -> bool {
 }
 
 impl Signature {
-    /// Whether it may have this many arguments, its name included.
+    /// Whether the command may have this many arguments, its name included.
     #[must_use]
     pub fn takes(&self, n: usize) -> bool {
         let least = usize::from(self.arity.unsigned_abs());
@@ -222,26 +222,26 @@ impl Signature {
         }
     }
 
-    /// Whether it may change keys.
+    /// Whether the command may change keys.
     #[must_use]
     pub fn is_write(&self) -> bool {
         self.flags & WRITE != 0
     }
 
-    /// Whether its effect is not bounded by its arguments.
+    /// Whether the command's effect is not bounded by its arguments.
     #[must_use]
     pub fn is_unbounded(&self) -> bool {
         self.flags & UNBOUNDED != 0
     }
 
-    /// Whether it makes nothing longer, and may make room, given these arguments.
+    /// Whether the command makes no value longer, and may free memory, given these arguments.
     #[inline]
     #[must_use]
     pub fn removes(&self, args: &[&[u8]]) -> bool {
         self.flags & (REMOVES | CREATES) != 0 && (self.flags & REMOVES != 0 || !creates(args))
     }
 
-    /// Whether it may need more memory, given these arguments.
+    /// Whether the command may need more memory, given these arguments.
     #[inline]
     #[must_use]
     pub fn needs_memory(&self, args: &[&[u8]]) -> bool {

@@ -92,7 +92,7 @@ fn look_up(ctx: &mut Ctx<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Vec<
     }
 }
 
-/// What elements are compared by.
+/// The value by which SORT compares elements.
 enum Weight {
     Number(f64),
     Text(Option<Vec<u8>>),
@@ -160,7 +160,7 @@ fn sort(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
             let weight = Weight::new(&options, look_up(ctx, by, &element))?;
             weighed.push((weight, element));
         }
-        // Texts that are the same so far stay as they are.
+        // Texts that compare equal so far keep their order.
         let as_found = options.alpha && options.into.is_none();
         weighed.sort_by(|(a, x), (b, y)| {
             let order = a.compare(b);

@@ -13,7 +13,7 @@ pub type Run = fn(&mut Ctx<'_, '_>, &[&[u8]]) -> Done;
 pub struct Spec {
     /// The facts about the command that are known before it runs.
     pub signature: Signature,
-    /// Runs it.
+    /// The function that runs the command.
     pub run: Run,
 }
 

@@ -174,7 +174,7 @@ fn xlen(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// What XRANGE and XREVRANGE are asked for.
+/// The arguments of XRANGE and XREVRANGE.
 pub(crate) struct Span {
     pub(crate) from: StreamId,
     /// The last, which is included.

@@ -110,7 +110,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads the options; how many arguments they are.
+    /// Reads the options and returns how many arguments they take.
     fn parse(args: &[&[u8]]) -> (Options, usize) {
         Options::parse_some(args, &["nx", "xx", "gt", "lt", "ch", "incr"])
     }
@@ -135,7 +135,7 @@ impl Options {
         (o, n)
     }
 
-    /// Whether they fit together.
+    /// Checks that the options fit together.
     pub(super) fn check(&self) -> Done {
         if self.absent && self.present {
             return Err(Error::new(

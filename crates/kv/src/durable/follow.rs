@@ -30,8 +30,8 @@ const RECORDS: usize = 4096;
 pub enum FollowError {
     /// A record is missing.
     #[error(
-        "the home goes on at position {found} where {due} is due: what was between is not kept there any more. Its topic must \
-         keep everything (retention.ms=-1)"
+        "the home goes on at position {found} where {due} is due: its topic no longer has the \
+         records between. The topic must keep everything (retention.ms=-1)"
     )]
     Gap {
         /// The next one.
@@ -44,16 +44,16 @@ pub enum FollowError {
     Unreadable {
         /// The one that is due.
         due: u64,
-        /// What is wrong.
+        /// The fault, in words.
         why: Arc<str>,
     },
     /// The topic was deleted, and is another one by now.
     #[error(
-        "the home goes on at offset {found}, and up to {read} was read there: its topic was deleted and made anew, and what is \
-         there now is not what was followed"
+        "the home goes on at offset {found}, but this server has read up to offset {read}: the \
+         topic was deleted and created again, and holds other records now"
     )]
     Remade {
-        /// Where it goes on.
+        /// The position at which the home goes on.
         found: u64,
         /// Bytes that were read from the home.
         read: u64,
@@ -77,16 +77,16 @@ pub trait Source: Send {
     fn next(&mut self, waits: bool) -> Result<Heard, Arc<str>>;
 }
 
-/// What a [`Source`] says.
+/// An event that a [`Source`] reports.
 #[derive(Debug)]
 pub enum Heard {
     /// The next record that is committed.
     Record(Record),
     /// No further record is there now.
     End,
-    /// Nothing has come so far.
+    /// No unit has arrived so far.
     Nothing,
-    /// A record cannot be read. Records behind it come next.
+    /// A record cannot be read. The records behind the unreadable record come next.
     Unreadable(Arc<str>),
     /// The next record is at the first offset, before the second one, which was read already: so the
     /// home was made anew.
@@ -229,9 +229,9 @@ fn is_foreign(held: &Held) -> Option<Arc<str>> {
 pub struct FollowSettings {
     /// How long an answer of the home is waited for when the store is taken over. Default 90 s.
     pub answer_within: Duration,
-    /// How long to wait before what has failed is tried again. Default 200 ms.
+    /// How long to wait before a failed step is tried again. Default 200 ms.
     pub retry: Duration,
-    /// How often it is tried to take the store over; then it is followed again. Default 50.
+    /// How many times the follower tries to take the store over; then it follows again. Default 50.
     pub tries: u32,
 }
 
@@ -286,7 +286,7 @@ pub struct Follower {
 #[derive(Debug)]
 enum State {
     Following,
-    /// Before it is tried again.
+    /// The follower waits before it tries again.
     Waiting(Duration),
     /// Whether the home can be taken over: looking fences no owner.
     Looking(u64, Duration),
@@ -339,7 +339,7 @@ impl Follower {
         self.at_end
     }
 
-    /// How it stands.
+    /// The present state of the follower.
     #[must_use]
     pub fn standing(&self) -> Standing {
         match self.state {
@@ -382,7 +382,7 @@ impl Follower {
         self.is_wanted = is_wanted;
     }
 
-    /// Whether it was called off; once.
+    /// Whether the takeover was called off; true once for each call.
     pub fn take_called_off(&mut self) -> bool {
         std::mem::take(&mut self.is_called_off)
     }
@@ -502,7 +502,7 @@ impl Follower {
                     is_passed = false;
                 }
                 Ok(Heard::Remade(found, read)) => {
-                    // Kafka's client begins anew behind what it cannot read.
+                    // Kafka's client begins again behind a record that it cannot read.
                     return Err(match self.unreadable.clone() {
                         Some(why) => FollowError::Unreadable { due: next, why },
                         None => FollowError::Remade { found, read },
@@ -565,7 +565,7 @@ impl Follower {
 
     fn opened(&mut self, held: &Held, now: Duration, home: &mut dyn Home) {
         let Some(owner) = self.owner else {
-            return self.give_up("no server may take it over".into());
+            return self.give_up("no server may take the store over".into());
         };
         // The home may have become unfit since it was looked at; the former owner opens it again.
         if let Some(why) = self.unfit(held) {
@@ -579,7 +579,7 @@ impl Follower {
         let end = held.streams.get(STREAM).map_or(0, |place| place.next);
         if end < self.applier.next {
             // The former owner has opened it again behind that, and gone on: the claim would find itself fenced.
-            return self.again("the former owner goes on".into(), now);
+            return self.again("the former owner keeps the store".into(), now);
         }
         let mut claim = Transaction::new(owner);
         claim.notes.clone_from(&self.words);
@@ -607,15 +607,15 @@ impl Follower {
         let is_part = !is_whole(&held.notes) || begins(&held.notes) > self.applier.next;
         if self.is_overtaken(held) {
             return Some(
-                "another server has taken the store over meanwhile; ask again to take it over from that one".into(),
+                "another server has taken the store over meanwhile; repeat the request to take the store over from that server".into(),
             );
         }
         if let Some(why) = &held.hidden {
             return Some(why.clone());
         }
         is_foreign(held).or(is_part.then_some(
-            "the home has not all of the store yet, or had not when this one began to follow: its owner sends a \
-             snapshot of what was before; a follower begins with that"
+            "the home does not have the whole store yet: its owner sends a snapshot of the older \
+             changes; this follower begins with the snapshot"
                 .into(),
         ))
     }

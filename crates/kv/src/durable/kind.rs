@@ -16,7 +16,7 @@ const BEGINNING: Credit = Credit(1);
 /// are no records, so the log may be of either kind.
 ///
 /// # Errors
-/// What reading it says.
+/// The error of reading the directory.
 pub fn kind_of<D: Disk>(disk: D) -> Result<Option<Kind>, OpenError> {
     if let Some(kind) = tools::kind(&disk)? {
         return Ok(Some(kind));

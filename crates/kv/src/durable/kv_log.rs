@@ -26,7 +26,7 @@ pub struct KvLog {
     policy: Policy,
     /// Replies wait for the commit.
     holds_replies: bool,
-    /// A commit counts when it is at home.
+    /// Whether a commit counts only when it is in the home.
     awaits_home: AtomicBool,
     /// Whether there is proof now that the store is this server's.
     proof: OnceLock<Proof>,
@@ -39,7 +39,7 @@ pub struct KvLog {
     /// No more changes are taken: the log has failed, or differs from the memory.
     failed: AtomicBool,
     stands: AtomicU8,
-    /// Why it is not the owner of the store any more.
+    /// Why this server is not the owner of the store any more.
     lost: OnceLock<Arc<str>>,
     refused_full: AtomicU64,
     /// The position of the next unit.
@@ -153,7 +153,7 @@ impl KvLog {
         self.lost.get()
     }
 
-    /// Whether it is followed only.
+    /// Whether the store only follows its home.
     #[must_use]
     pub fn follows(&self) -> bool {
         self.stands.load(SeqCst) == Stands::Follows as u8
@@ -164,8 +164,8 @@ impl KvLog {
         self.stands.fetch_max(stands as u8, SeqCst);
     }
 
-    /// From now on what is committed counts when it is at home. To be called before any client is
-    /// served.
+    /// From now on committed changes count when they are in the home. To be called before any
+    /// client is served.
     pub fn await_home(&self) {
         self.awaits_home.store(true, SeqCst);
     }
@@ -230,7 +230,7 @@ impl KvLog {
         behind.map_or_else(Progress::default, |behind| behind.log.progress())
     }
 
-    /// Asks for snapshots, and tells of them.
+    /// The handle for asking for snapshots, and their figures.
     #[must_use]
     pub fn snapshots(&self) -> &Arc<Snapshots> {
         &self.snapshots
@@ -258,7 +258,7 @@ impl KvLog {
         self.behind.get().map_or(0, |behind| behind.segment_bytes)
     }
 
-    /// The stream of its log, if there is one.
+    /// The stream of the store's log, if the log has one.
     pub(super) fn stream(&self) -> Option<StreamId> {
         self.behind.get().map(|behind| behind.stream)
     }
@@ -310,7 +310,7 @@ impl KvLog {
         }
     }
 
-    /// When its log commits.
+    /// When the store's log commits.
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.policy
@@ -395,7 +395,7 @@ impl KvLog {
 }
 
 impl KvLog {
-    /// What the log says, or why it is not asked.
+    /// The log's answer, or the reason why the log is not asked.
     fn promise(&self, ask: impl FnOnce(&dyn Log) -> Result<(), Refused>) -> Result<(), NoRoom> {
         if self.has_failed() {
             return Err(NoRoom::Failed);
@@ -531,8 +531,8 @@ impl Effects for KvLog {
 
     fn diverged(&self) {
         tracing::error!(
-            "a command panicked half way, so what is in memory may differ from the log: nothing is \
-             written any more; start the server again"
+            "a command panicked half way, so the memory may differ from the log: the server \
+             writes no more changes; start the server again"
         );
         self.failed.store(true, SeqCst);
     }

@@ -36,14 +36,14 @@ pub(super) struct Player<'s> {
 pub(super) struct Stretch {
     runs: Vec<Frames>,
     units: Vec<Unit>,
-    /// The position behind it.
+    /// The position behind the unit.
     pub(super) next: u64,
 }
 
 struct Unit {
     /// Position of the unit's last record.
     position: u64,
-    /// When it was run first: milliseconds since 1970.
+    /// When the unit first ran: milliseconds since 1970.
     first_ms: u64,
     /// Shards that the unit's commands need.
     shards: ShardSet,
@@ -250,7 +250,7 @@ impl<'s> Player<'s> {
             self.commands(stretch.bytes(unit), at, &mut known, &mut commands)?;
             let each = || commands.iter().map(|one| (one.spec, &one.args[..]));
             while !runner.begin(each(), Vec::new()) {
-                // A script that reads keeps them.
+                // A script that reads keeps the locks.
                 if !pause() {
                     return Ok(false);
                 }
@@ -350,7 +350,7 @@ fn shares(stretch: &Stretch, count: usize, threads: usize) -> Vec<ShardSet> {
             shards.for_each(|at| left -= usize::from(groups.join(first, at)));
         }
     }
-    // What there is to do in each group, by its first shard.
+    // The number of units in each group, by the first shard of the group.
     let mut units = vec![0_usize; count];
     for first in stretch
         .units
@@ -392,7 +392,7 @@ impl Groups {
         at
     }
 
-    /// Makes one group of two; whether they were not.
+    /// Joins two groups into one; returns whether they were two.
     fn join(&mut self, a: usize, b: usize) -> bool {
         let (a, b) = (self.first(a), self.first(b));
         self.0[a.max(b)] = a.min(b);

@@ -22,9 +22,9 @@ const READ_AT_ONCE: usize = 1 << 20;
 pub struct Replayed {
     /// Units that were replayed.
     pub units: u64,
-    /// Records that they were in.
+    /// Records in which the units were.
     pub records: u64,
-    /// Bytes of these.
+    /// Bytes of the records.
     pub bytes: u64,
     /// Records of a last unit that was never completed; they do not count.
     pub unclosed: u64,
@@ -32,7 +32,7 @@ pub struct Replayed {
     pub lost: u64,
     /// The log ends before the snapshot, which is all that there is: see [`Accept::GapsAndEnd`].
     pub end_is_lost: bool,
-    /// The snapshot that they go on from, once it is read.
+    /// The snapshot before the replayed units, once it is read.
     pub snapshot: Option<Found>,
 }
 
@@ -50,13 +50,13 @@ pub enum ReplayError {
     Snapshot(#[source] SnapshotError),
     /// The first records are gone, so what they have changed is not known.
     #[error(
-        "the log begins at position {first} and not at {needed}{}: what was between is not known",
+        "the log begins at position {first} and not at {needed}{}: the changes between are missing",
         if *.needed == 0 { ", and there is no snapshot" } else { ", where the snapshot ends" }
     )]
     Shortened {
         /// The first that is left.
         first: u64,
-        /// Where it should begin.
+        /// The position where the log should begin.
         needed: u64,
     },
     /// The end of the log is gone.
@@ -84,7 +84,7 @@ pub enum ReplayError {
     Malformed {
         /// Where.
         position: u64,
-        /// What is wrong.
+        /// The fault, in words.
         what: Malformed,
     },
     /// A command cannot be run.

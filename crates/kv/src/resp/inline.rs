@@ -20,7 +20,7 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Reads the word at `at`; where it ends.
+/// Reads the word at `at`; returns where the word ends.
 fn read_word(line: &[u8], mut at: usize, word: &mut Vec<u8>) -> Option<usize> {
     while let Some(&b) = line.get(at) {
         match b {
@@ -83,7 +83,7 @@ fn single_quoted(line: &[u8], mut at: usize, word: &mut Vec<u8>) -> Option<usize
     }
 }
 
-/// A closing quote ends its word.
+/// Checks that a closing quote ends its word.
 fn after_quote(line: &[u8], at: usize) -> Option<usize> {
     line.get(at).is_none_or(|&b| blank(b)).then_some(at)
 }

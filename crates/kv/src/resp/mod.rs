@@ -1,4 +1,4 @@
-//! The Redis protocol as it comes in: commands as arrays of bulk strings, or typed as a line.
+//! Requests of the Redis protocol: commands as arrays of bulk strings, or typed as a line.
 //!
 //! A [`Parser`] lends out the arguments as slices of the input. The parser remembers how far it has
 //! read an incomplete command. So the work for a command is proportional to its length, however the

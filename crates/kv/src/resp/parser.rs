@@ -19,8 +19,8 @@ const LINE_MAX: usize = 64 << 10;
 /// Limits for the commands of a client. A command beyond a limit is a [`ProtocolError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Arguments of one command, its name included. Default 2,147,483,647, as in Redis; `command_max` allows fewer, as each
-    /// takes 24 bytes of memory while its command is read.
+    /// Most arguments of one command, the command's name included. Default 2,147,483,647, as in Redis; `command_max` allows
+    /// fewer, as each takes 24 bytes of memory while its command is read.
     pub args_max: usize,
     /// Bytes of one argument. Default 512 MiB.
     pub bulk_max: usize,
@@ -112,7 +112,7 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// What the input begins with.
+/// The kind of data at the front of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A command of `len` bytes, whose arguments were pushed.
@@ -136,7 +136,7 @@ pub enum Step {
     /// would be the same. At most twice what is there, so that asking costs no more memory than
     /// was sent.
     Needs(usize),
-    /// The bytes are not a command. The parser cannot go on behind them.
+    /// The bytes are not a command. The parser cannot go on behind these bytes.
     Error(ProtocolError),
 }
 
@@ -179,14 +179,14 @@ struct Progress {
 
 /// A line of a header.
 enum Line {
-    /// The number in it, and where the next line starts.
+    /// The number in the line, and where the next line starts.
     Number(Option<i64>, usize),
     Unfinished,
 }
 
 impl Parser {
-    /// Parses the front of `bytes`. They must start where an earlier call said [`Step::Needs`], or
-    /// at the end of the previous step. The arguments of a whole command are pushed onto `args`.
+    /// Parses the front of `bytes`. `bytes` must start where an earlier call said [`Step::Needs`],
+    /// or at the end of the previous step. The arguments of a whole command are pushed onto `args`.
     pub fn next<'a>(&mut self, bytes: &'a [u8], args: &mut Vec<&'a [u8]>, bounds: &Bounds) -> Step {
         if let Some(partial) = self.partial.take() {
             return self.go_on(partial, bytes, args, bounds);
@@ -260,7 +260,7 @@ impl Parser {
         self.partial = Some(partial);
     }
 
-    /// Bytes of memory that it keeps of an unfinished command, beside the input.
+    /// Bytes of memory that the parser keeps of an unfinished command, beside the input.
     #[must_use]
     pub fn memory(&self) -> usize {
         let partial = self.partial.as_ref();
@@ -276,7 +276,8 @@ impl Parser {
     }
 }
 
-// In both places where it is called: a call costs a small command more than a percent.
+// The function is inlined in both places where it is called: a call costs a small command more than
+// a percent.
 #[inline(always)]
 fn read<'a>(
     bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! What makes a connection look twice before its next command, in one number.
+//! One number that tells a connection whether it has to look twice before its next command.
 //!
 //! A connection remembers the number that it has handled last, and compares it with the present
 //! one. So changed rights, a pause of clients, MONITOR, a slow script, and keys that belong to the

@@ -46,7 +46,7 @@ impl<'s> Batch<'s> {
         (self.runner.barrier(), self.runner.written())
     }
 
-    /// Which libraries of functions its commands see.
+    /// The version of the libraries of functions that the batch's commands see.
     pub(crate) fn libraries_seen(&self) -> Seen {
         self.runner.libraries_seen()
     }
@@ -83,7 +83,7 @@ impl<'s> Batch<'s> {
         self.runner.hold_for(spec, args);
     }
 
-    /// Notes what has just been read; see [`Runner::track`].
+    /// Notes the keys that a command has just read; see [`Runner::track`].
     pub(crate) fn track(&mut self, spec: &Spec, args: &[&[u8]], tracker: &Arc<Tracker>) {
         self.runner.track(spec, self.db, args, tracker);
     }
@@ -103,7 +103,7 @@ impl<'s> Batch<'s> {
         self.runner.make_room(commands)
     }
 
-    /// Reserves what these commands may change, before they run as one.
+    /// Reserves room in the log for the changes of these commands, before they run as one unit.
     pub(crate) fn reserve<'x>(
         &mut self,
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,

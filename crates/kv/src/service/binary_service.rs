@@ -29,7 +29,7 @@ use crate::number::parse_integer;
 use crate::reply::{Proto, Reply};
 use crate::store::{Ran, Store};
 
-/// The database that it serves.
+/// The database that the binary protocol serves.
 const DB: u16 = 0;
 
 /// When a WRITE is tried again that the log was too busy for.
@@ -41,7 +41,7 @@ const LOADING_RETRY: Duration = Duration::from_millis(20);
 /// Replies that are put together before they are handed on; bytes. Each goes out in one piece.
 const FLUSH: usize = 48 << 10;
 
-/// What the service has counted, on all loops.
+/// The counters of the service, on all loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BinaryCounters {
     /// READs answered, misses included.
@@ -50,7 +50,7 @@ pub struct BinaryCounters {
     pub writes: u64,
     /// READs of values that the protocol cannot carry; answered empty.
     pub unreadable: u64,
-    /// Connections closed for what they sent.
+    /// Connections closed because their bytes broke the protocol.
     pub faults: u64,
     /// WRITEs refused for lack of memory, or of room in the log, by a server that does not own the store, or because the key is a
     /// stream of the log of messages; each closed its connection.
@@ -105,7 +105,7 @@ pub struct BinaryService {
     totals: Arc<Mutex<Totals>>,
     /// Throttle of log lines about clients whose connections it closes.
     closings: Arc<Throttle>,
-    /// What keys begin with that are not the store's.
+    /// The prefix of keys that are not the store's.
     reserved: Option<Arc<[u8]>>,
     get: &'static Spec,
     set: &'static Spec,
@@ -175,7 +175,7 @@ impl BinaryService {
         }
     }
 
-    /// What happened so far.
+    /// The counters at this moment.
     #[must_use]
     pub fn counters(&self) -> BinaryCounters {
         let totals = lock(&self.totals);
@@ -235,7 +235,7 @@ impl Service for BinaryService {
 
     fn woken(&self, local: &mut BinaryLocal, all: &mut Conns<'_, BinaryConn>) {
         if let Some(mut waiting) = local.waiting.take() {
-            // LATENCY is of the other service.
+            // LATENCY shows only commands of the Redis protocol.
             let _ = waiting.woken(local, all);
             local.waiting = Some(waiting);
         }
@@ -276,7 +276,7 @@ pub struct BinaryLocal {
     closings: Arc<Throttle>,
     /// Where replies are put together; empty between calls.
     replies: Vec<u8>,
-    /// What the command of one request answered.
+    /// The reply of the command that one request stands for.
     scratch: Reply,
     reserved: Option<Arc<[u8]>>,
     get: &'static Spec,

@@ -30,7 +30,7 @@ pub(super) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOC
 /// The place in the mailbox of the connection that waits.
 struct Place {
     permit: Mutex<Option<Permit<Message>>>,
-    /// In whose name it waits.
+    /// The user in whose name the command waits.
     account: Arc<Account>,
 }
 
@@ -214,7 +214,7 @@ impl RespConn {
         let entry = table().find(waiter.signature.name.as_bytes());
         let entry = entry.expect("it was run by this name");
         let rights = self.session.rights().clone();
-        // Whatever has changed since, it was refused then.
+        // The command was refused at that time, whatever has changed since.
         let denied = rights.check(entry, &args).err().unwrap_or(Denied::Command);
         let error = self.refuse(entry, &args, denied, Where::TopLevel, cx);
         let mut reply = Reply::new(self.session.proto);
@@ -294,7 +294,7 @@ impl RespConn {
         cx.link.resume();
     }
 
-    /// Whether the reply that it waits for is on its way.
+    /// Whether the reply for which the connection waits is on its way.
     pub(crate) fn is_served(&self, store: &Store) -> bool {
         self.wait
             .as_ref()

@@ -17,7 +17,7 @@ use crate::reply::Reply;
 pub(crate) const TOO_MUCH_HELD: &str = "ERR the client would make the server hold more than the query buffer limit \
     allows (client-query-buffer-limit)";
 
-/// What became of a command.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// The command was run; its reply is written.
@@ -29,7 +29,7 @@ pub(crate) enum Flow {
 /// Runs a command that is about the connection or the server.
 pub(crate) type Run = fn(&mut Call<'_, '_>) -> Flow;
 
-/// By the numbers of their entries.
+/// The functions of commands, by the numbers of their entries.
 static RUNS: OnceLock<Vec<Option<Run>>> = OnceLock::new();
 
 /// The function of a command about the connection or the server.
@@ -38,7 +38,7 @@ pub(crate) fn run_of(entry: &Entry) -> Run {
     runs[usize::from(entry.id)].expect("a command about the connection or the server")
 }
 
-/// Says what is run for which command. The first call counts.
+/// Installs the function that runs each command. The first call counts.
 pub(super) fn install(table: &'static Table, all: impl Iterator<Item = (&'static str, Run)>) {
     RUNS.get_or_init(|| {
         let mut runs = vec![None; table.all().len()];
@@ -90,7 +90,7 @@ pub(crate) struct Call<'a, 'c> {
     pub(crate) card: &'a Arc<Card>,
     /// The connection's way out.
     pub(crate) link: &'a mut Link<'c>,
-    /// What its loop has.
+    /// The state of the connection's loop.
     pub(crate) local: &'a mut RespLocal,
     pub(crate) reply: &'a mut Reply,
     /// The name first.
@@ -150,7 +150,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// The error for an unknown command; repeats some of what was sent.
+/// The error for an unknown command; it repeats some of the client's arguments.
 #[cold]
 pub(crate) fn unknown_command(args: &[&[u8]]) -> Error {
     /// Bytes that are repeated, of the name and of all arguments.

@@ -309,7 +309,7 @@ fn kill(call: &mut Call<'_, '_>) {
     call.reply.integer(killed);
 }
 
-/// Ends a connection; its own when it has answered.
+/// Ends a connection; the client's own connection ends after the reply.
 pub(super) fn end(call: &mut Call<'_, '_>, card: &Arc<Card>) {
     if card.id == call.card.id {
         call.session.closing = true;

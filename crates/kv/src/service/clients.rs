@@ -1,8 +1,8 @@
 //! The connected clients: what CLIENT LIST shows, and how CLIENT KILL and CLIENT UNBLOCK reach
 //! others.
 //!
-//! A connection keeps its own card up to date with plain stores; others only read it. The list is
-//! in parts, each with a lock of its own, taken when a connection comes or goes.
+//! A connection keeps its own card up to date with plain stores; other threads only read the card.
+//! The list is in parts, each with a lock of its own, taken when a connection comes or goes.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -36,7 +36,7 @@ pub(crate) struct Card {
     /// Commands queued by MULTI, plus one; 0 outside.
     pub(crate) queued: AtomicU32,
     pub(crate) watching: AtomicU32,
-    /// Bytes of memory of what stays because of it.
+    /// Bytes of memory that stay in use because of the client.
     pub(crate) holdings: Holdings,
     pub(crate) resp3: AtomicBool,
     pub(crate) no_evict: AtomicBool,
@@ -49,7 +49,7 @@ pub(crate) struct Card {
     pub(crate) redirect_broken: AtomicBool,
     /// The connection is closed, or about to be.
     pub(crate) gone: AtomicBool,
-    /// Another client has asked to be told through it.
+    /// Whether another client has asked to be notified through this one.
     pub(crate) hears_for_others: AtomicBool,
     /// The number of the client's present wait in a blocking command; 0 for none.
     pub(crate) wait: AtomicU64,
@@ -77,7 +77,7 @@ pub(crate) struct Names {
     pub(crate) name: Box<[u8]>,
     pub(crate) lib_name: Box<[u8]>,
     pub(crate) lib_ver: Box<[u8]>,
-    /// The user; not asked for before it is known.
+    /// The user; only read once the user is known.
     pub(crate) user: Option<Arc<Account>>,
     /// Notes for the client's CLIENT TRACKING.
     pub(crate) tracker: Weak<Tracker>,
@@ -166,7 +166,7 @@ impl Card {
         self.holdings.set(Holding::Names, names.bytes());
     }
 
-    /// The client's name as logs keep it.
+    /// The client's name in the form that logs keep.
     pub(crate) fn logged_name(&self) -> Vec<u8> {
         let names = self.names();
         names.name[..names.name.len().min(NAME_LOGGED)].to_vec()
@@ -195,7 +195,7 @@ impl Card {
             + self.shard_channels.load(Relaxed)
     }
 
-    /// Whether it waits for a key, or for the end of a pause.
+    /// Whether the client waits for a key, or for the end of a pause.
     pub(crate) fn is_blocked(&self) -> bool {
         self.wait.load(Relaxed) > 0 || self.held_back.load(Relaxed)
     }

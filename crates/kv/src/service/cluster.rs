@@ -1,5 +1,5 @@
-//! What clients ask of servers of a cluster: there are no other servers, and the answers are as of
-//! a Redis without a cluster and without replicas.
+//! Commands for servers of a cluster: this server knows no other server, and its answers are the
+//! answers of a Redis without a cluster and without replicas.
 
 use super::call::{Call, Flow};
 use super::hello::REDIS_VERSION;

@@ -126,7 +126,7 @@ fn details(reply: &mut Reply, entry: &Entry) {
         let name = format!("{}|{sub}", entry.name);
         let record = Record::of(&name).unwrap_or(&NONE);
         one(reply, &name, *arity, record, category::of(entry, Some(sub)));
-        // A subcommand has no subcommands of its own.
+        // A subcommand itself has no subcommands.
         reply.array(0);
     }
 }

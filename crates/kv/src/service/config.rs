@@ -31,7 +31,7 @@ const HELP: &[&str] = &[
     "    Reset statistics reported by the INFO command.",
 ];
 
-/// Parameters that are what they are.
+/// Parameters with a fixed value.
 const FIXED: &[(&str, &str)] = &[
     ("cluster-enabled", "no"),
     ("daemonize", "no"),
@@ -41,13 +41,14 @@ const FIXED: &[(&str, &str)] = &[
     ("save", ""),
 ];
 
-/// Takes a value, or only checks it.
+/// A function that takes a new value, or only checks the value.
 type Write = fn(&Shared, &str, bool) -> Result<(), String>;
 
 struct Live {
     name: &'static str,
     read: fn(&Shared) -> String,
-    /// `None` if it is decided when the server starts.
+    /// The function that changes the parameter; `None` if the parameter is fixed when the server
+    /// starts.
     write: Option<Write>,
 }
 

@@ -68,7 +68,7 @@ impl std::fmt::Debug for RespConn {
     }
 }
 
-/// What the input behind the parsed commands begins with.
+/// The kind of data behind the parsed commands of the input.
 enum Rest {
     /// Not looked at yet.
     Unknown,
@@ -154,7 +154,7 @@ impl Protocol for RespConn {
                 self.note_away(&bytes, cx);
                 cx.local.arm();
                 self.session.barrier = self.session.barrier.max(ticket);
-                // Somewhere before it is what was taken for this client.
+                // The changes made for this client are at this ticket or before it.
                 self.session.written = cx.local.shared.store.last_ticket();
                 let mut reply = Reply::of(bytes, self.session.proto);
                 self.end_wait(&mut reply, cx);
@@ -180,7 +180,7 @@ impl Protocol for RespConn {
     }
 
     fn hung_up(&mut self, cx: &mut Cx<'_, Self>) {
-        // The client would not read what it waits for.
+        // The client would not read the reply for which it waits.
         self.finish(cx);
     }
 
@@ -223,7 +223,7 @@ impl Protocol for RespConn {
         let local = &mut *turn.local;
         let shared = local.shared.clone();
         if let Some(wait) = self.wait.take() {
-            // If it was served after all, no client is left to tell.
+            // If the wait was served after all, no client is left to tell.
             let _ = wait.cancel(&shared.store);
         }
         if let Some(id) = self.id {
@@ -252,7 +252,7 @@ impl RespConn {
         }
     }
 
-    /// A substitute for a connection, where its script runs.
+    /// A substitute for a connection, on the thread where the connection's script runs.
     pub(crate) fn of_script(session: Session, card: Arc<Card>) -> RespConn {
         RespConn {
             parser: Parser::default(),
@@ -335,7 +335,7 @@ impl RespConn {
                     match served {
                         Served::All => input.consume(len),
                         Served::Early(next) => {
-                            // Nothing, unless it has run.
+                            // Consumes the command's bytes only if the command has run.
                             input.consume(used);
                             self.flush(reply, cx);
                             return match next {
@@ -411,7 +411,7 @@ impl RespConn {
     ) -> Rest {
         args.clear();
         commands.clear();
-        // Authentication changes what may follow it.
+        // Authentication changes which commands may follow.
         let (bounds, most) = if self.session.is_authenticated() {
             (*bounds, BATCH)
         } else {
@@ -523,7 +523,7 @@ impl RespConn {
             if cx.local.spent {
                 cx.local.spent = false;
                 if cx.link.full() {
-                    // Others of the loop have their turn first.
+                    // Other connections of the loop have their turn first.
                     return (Served::Early(Next::AfterDrain), used);
                 }
             }
@@ -605,7 +605,7 @@ impl RespConn {
         cx.link.abort_because("client output limit");
     }
 
-    /// Sends what there is and ends the connection.
+    /// Sends the replies that are ready and ends the connection.
     fn end(
         &mut self,
         input: &mut Input<'_>,
@@ -644,7 +644,7 @@ impl RespConn {
         }
     }
 
-    /// Commits what was run, and remembers what its replies wait for.
+    /// Commits the changes of the batch, and remembers which commit its replies wait for.
     pub(crate) fn note_commit(&mut self, batch: &mut Batch<'_>) {
         let (barrier, written) = batch.commit();
         self.session.barrier = self.session.barrier.max(barrier);
@@ -656,7 +656,7 @@ impl RespConn {
         self.session.barrier = self.session.barrier.max(shared.library_ticket());
     }
 
-    /// Whether it may still wait for a log that is busy.
+    /// Whether the connection may still wait for a log that is busy.
     fn is_patient(&self, cx: &mut Cx<'_, Self>) -> bool {
         let since_ms = self.session.waits_since_ms;
         let now_ms = cx.link.now().as_nanos() / 1_000_000;
@@ -823,7 +823,8 @@ fn turn_away(cx: &mut Cx<'_, RespConn>) {
     cx.link.finish_because("protected mode");
 }
 
-/// Commands of a batch that use keys, and may be run. Their arguments start at `from`.
+/// Commands of a batch that use keys, and may be run. The arguments of these commands start at
+/// `from`.
 fn about_keys<'x>(
     args: &'x [&'x [u8]],
     mut from: usize,

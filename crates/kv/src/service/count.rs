@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// Adds; only the loop that owns it may.
+    /// Adds to the counter; only the loop that owns the counter may call this.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed) + n, Relaxed);

@@ -66,7 +66,7 @@ impl Shared {
     #[cold]
     pub(crate) fn evict_clients(&self) -> u64 {
         let Ok(_one) = self.clients.total.evicting.try_lock() else {
-            // Another loop is at it.
+            // Another loop is evicting already.
             return 0;
         };
         let mut excess = self.clients_excess();

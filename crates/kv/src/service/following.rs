@@ -14,7 +14,7 @@ pub(super) enum Mode {
     OptIn,
     /// All keys that the client reads, except after CLIENT CACHING NO.
     OptOut,
-    /// All keys that begin as it says.
+    /// All keys with one of the client's prefixes.
     Broadcast,
 }
 

@@ -2,7 +2,7 @@
 
 use super::shared::Shared;
 
-/// Bytes of memory, by what they are for.
+/// Bytes of memory, by their use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Held {
     /// All clients together, see [`Card::memory`](super::clients::Card::memory).
@@ -11,7 +11,7 @@ pub(super) struct Held {
     pub(super) tracking: u64,
     /// SLOWLOG and ACL LOG.
     pub(super) logs: u64,
-    /// Scripts and what runs them.
+    /// Scripts and their interpreters.
     pub(super) scripts: u64,
     /// Libraries of functions.
     pub(super) functions: u64,

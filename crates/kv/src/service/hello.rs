@@ -1,4 +1,4 @@
-//! What clients say first: HELLO, AUTH, SELECT, RESET, QUIT, PING, ECHO.
+//! The commands that a client sends first: HELLO, AUTH, SELECT, RESET, QUIT, PING, ECHO.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -23,14 +23,14 @@ const ARGUMENT: usize = 40;
 /// Bytes that a prefix of CLIENT TRACKING takes beside its text.
 pub(crate) const PREFIX: usize = 256;
 
-/// What stays because of a client.
+/// Memory that stays in use because of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
     /// The client's name, and the names of its library.
     Names,
     /// The client's channels and patterns.
     Subscriptions,
-    /// What MULTI has queued and WATCH watches.
+    /// The queue of MULTI, and the keys that WATCH watches.
     Transaction,
     /// The arguments of the command that it waits in, and the keys that it waits for.
     Wait,
@@ -81,7 +81,7 @@ impl Holdings {
     }
 }
 
-/// The sum of all clients' accounts, and what it may be.
+/// The sum of all clients' accounts, and the limit of the sum.
 #[derive(Debug, Default)]
 pub(crate) struct Total {
     pub(super) bytes: AtomicI64,

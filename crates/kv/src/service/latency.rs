@@ -153,7 +153,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
 
 /// Columns of bars, the newest at the right, and below them how long ago that was.
 fn graph(event: &str, series: &Series, now_s: u64) -> String {
-    /// Bars, and steps of their height.
+    /// Number of bars in a graph, and of the steps of their height.
     const BARS: usize = 80;
     const STEPS: u64 = 8;
     let skipped = series.samples.len().saturating_sub(BARS);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::commands::Error;
 
-/// What clients are told that need the keys.
+/// The error for clients that need the keys while the keys are still loaded.
 pub(super) fn error() -> Error {
     Error::new("LOADING Tidewire is loading the dataset in memory")
 }

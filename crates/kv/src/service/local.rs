@@ -1,4 +1,4 @@
-//! What the connections of one loop share.
+//! The state that all connections of one loop share.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct RespLocal {
     pub(crate) at: LoopHandle<Message>,
     pub(crate) stats: Arc<LoopStats>,
     pub(crate) subscribers: Subscribers<Message>,
-    /// What connections that have gone were subscribed to.
+    /// The subscriptions of connections that have gone.
     pub(crate) leaving: Leaving<Message>,
     pub(crate) scratch: Scratch,
     /// All commands of this batch are timed.
@@ -35,7 +35,7 @@ pub struct RespLocal {
     warned: Option<Instant>,
     /// The loop's state for the log, if there is one.
     pub(crate) waiting: Option<Waiting<Message>>,
-    /// What the running transaction has published, until it is committed.
+    /// The messages that the running transaction has published, until the transaction is committed.
     pub(crate) published: Vec<Unpublished>,
     /// DEBUG SLEEP was just run.
     pub(crate) sleep: Option<Duration>,
@@ -47,13 +47,13 @@ pub struct RespLocal {
     pub(crate) name: u64,
     /// Connections whose command waits for what a script keeps.
     pub(crate) parked: BTreeSet<ConnId>,
-    /// What the command that could not run waits for is that.
+    /// Whether the command that could not run waits for keys that a script keeps.
     pub(crate) parks: bool,
     /// Connections that had much input or output under way when they were last looked at.
     pub(crate) busy: Vec<ConnId>,
     /// How often the allocator is still to be asked for memory that they have freed.
     pub(super) giving_back: u8,
-    /// What runs scripts, once there was one.
+    /// The interpreter of scripts, once a script has run.
     pub(crate) interpreter: Option<Box<Interpreter>>,
 }
 
@@ -216,7 +216,7 @@ impl Default for Scratch {
 /// A parsed command: where its arguments end among the batch's, and its bytes in the input.
 #[derive(Clone, Copy)]
 pub(crate) struct Command {
-    /// What the table has under its name.
+    /// The table's entry for this name.
     pub(crate) entry: Option<&'static Entry>,
     pub(crate) args_end: usize,
     pub(crate) input_end: usize,

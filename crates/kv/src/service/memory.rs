@@ -39,7 +39,7 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// Bytes, unless it is said.
+/// Figures of memory; bytes, unless a field names another unit.
 struct Figures {
     used: u64,
     tables: u64,
@@ -142,7 +142,7 @@ fn stats(call: &mut Call<'_, '_>) {
                 call.reply.map(2);
                 call.reply.bulk(b"overhead.hashtable.main");
                 call.reply.integer(bytes);
-                // When a key expires stands in its entry.
+                // The deadline of a key is part of its entry.
                 call.reply.bulk(b"overhead.hashtable.expires");
                 call.reply.integer(0);
             }

@@ -26,7 +26,7 @@ pub enum Message {
     Changed(Arc<Tracker>),
     /// The connection that was told in its place has gone.
     RedirectGone,
-    /// A thread has read the log for it.
+    /// A thread has read the log for the connection.
     FromLog(Box<WasRead>),
     /// Commands have been run that it is to be shown.
     Monitored,

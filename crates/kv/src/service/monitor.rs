@@ -76,7 +76,7 @@ impl RespConn {
     }
 }
 
-/// A command as it is shown.
+/// A command as MONITOR shows it.
 fn line(at: Duration, db: u16, from: &str, args: &[&[u8]]) -> Vec<u8> {
     let mut line =
         format!("+{}.{:06} [{db} {from}]", at.as_secs(), at.subsec_micros()).into_bytes();

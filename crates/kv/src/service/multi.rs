@@ -54,7 +54,7 @@ impl RespConn {
         Ok(())
     }
 
-    /// Runs what was queued, so that no client sees it half done.
+    /// Runs the queued commands, so that no client sees a part of their changes.
     pub(crate) fn exec(
         &mut self,
         batch: &mut Batch<'_>,
@@ -120,7 +120,8 @@ impl RespConn {
         }
     }
 
-    /// Forgets what was queued and is watched. The batch lets go of its locks first: each watched key has its shard locked.
+    /// Forgets the queued commands and the watched keys. The batch lets go of its locks first: each watched key has its
+    /// shard locked.
     pub(super) fn drop_transaction(&mut self, batch: &mut Batch<'_>) {
         if let Some(transaction) = self.session.transaction.take() {
             batch.pause();

@@ -3,7 +3,7 @@
 use super::stats::LoopStats;
 use super::table::Entry;
 
-/// What became of a command.
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The command's reply is written.

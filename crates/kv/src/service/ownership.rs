@@ -28,7 +28,7 @@ pub(super) fn unproven(shared: &Shared, entry: &Entry) -> Option<Error> {
         return is_write.then(|| owned_elsewhere(shared)).flatten();
     }
     match log.lost() {
-        // The store refuses it, in the words for a change.
+        // The store refuses the command, with its error for a change.
         Some(_) if is_write => None,
         lost if needs_proof(entry) => Some(masterdown(lost.is_some())),
         _ => None,

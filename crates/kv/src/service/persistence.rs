@@ -1,4 +1,4 @@
-//! What the server says about how durable its keys are: WAIT, WAITAOF, and a section of INFO.
+//! Commands that tell how durable the keys are: WAIT, WAITAOF, and a section of INFO.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -241,7 +241,7 @@ pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
     }
 }
 
-/// Writes what INFO says of it.
+/// Writes INFO's lines about loading.
 fn loading(call: &mut Call<'_, '_>, text: &mut String) {
     let shared = call.shared.clone();
     let is_loading = shared.store.is_loading();

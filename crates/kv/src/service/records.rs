@@ -44,7 +44,7 @@ pub(super) enum Begin {
     Unknown,
 }
 
-/// How keys are found from where they begin.
+/// How the keys of a command are found from the place where they begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Find {
     /// The last relative to the first, or from the end if negative; the step; and which part of the rest, 0 for all.

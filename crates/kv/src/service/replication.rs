@@ -1,10 +1,9 @@
-//! What the server shows of its store's home, and how a client has it take a store over: INFO, ROLE,
-//! REPLICAOF.
+//! Commands about the home of the store, and for taking a store over: INFO, ROLE, REPLICAOF.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What this server is to the store.
+/// The role of this server for the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// This server owns the store: it replicates committed changes to the home.
@@ -22,9 +21,9 @@ pub enum LeaseShown {
     /// The server is not the owner, or has not been it for long enough.
     #[default]
     None,
-    /// The server can prove it.
+    /// The server can prove that it owns the store.
     Held,
-    /// The server could prove it, but its lease has run out.
+    /// The server could prove that it owns the store, but its lease has run out.
     Lapsed,
 }
 
@@ -38,10 +37,10 @@ impl LeaseShown {
     }
 }
 
-/// How it is with a store that has a home.
+/// The state of a store that has a home.
 #[derive(Clone, Debug, Default)]
 pub struct Replicated {
-    /// What this server is to the store.
+    /// The role of this server for the store.
     pub role: Role,
     /// The home is reachable, and answers requests.
     pub is_linked: bool,
@@ -56,26 +55,26 @@ pub struct Replicated {
     pub behind_ms: u64,
     /// Whether this server can prove that the store is its own.
     pub lease: LeaseShown,
-    /// What went wrong last, until it is right again.
+    /// The latest error; `None` as soon as an attempt succeeds.
     pub trouble: Option<Arc<str>>,
     pub(super) asked: u64,
     pub(super) ended: u64,
-    /// How many clients wait for what becomes of it.
+    /// How many clients wait for the result of the takeover.
     waiting: usize,
-    /// What became of the last that ended.
+    /// How the last attempt to take the store over ended.
     refused: Option<Arc<str>>,
     /// Why nothing is taken over any more.
     over: Option<Arc<str>>,
 }
 
-/// The home of a store, as its server and its clients see it. Clones are the same one.
+/// The home of a store, as its server and its clients see it. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Replication(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
     pub(super) home: String,
     now: Mutex<Replicated>,
-    /// Says how it is when a client asks.
+    /// The function that fills in the state when a client asks.
     look: OnceLock<Look>,
 }
 
@@ -102,7 +101,7 @@ impl Replication {
         }))
     }
 
-    /// How it is.
+    /// The present state.
     #[must_use]
     pub fn status(&self) -> Replicated {
         let mut status = self.lock().clone();
@@ -112,17 +111,17 @@ impl Replication {
         status
     }
 
-    /// From now on `look` says how it is. The first call counts.
+    /// From now on `look` fills in the state. The first call counts.
     pub fn watch(&self, look: impl Fn(&mut Replicated) + Send + Sync + 'static) {
         self.0.look.get_or_init(|| Box::new(look));
     }
 
-    /// Changes what is reported.
+    /// Changes the reported state.
     pub fn change(&self, change: impl FnOnce(&mut Replicated)) {
         change(&mut self.lock());
     }
 
-    /// Whether it was asked to take the store over and has not answered.
+    /// Whether a client has asked to take the store over and has no answer yet.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         let now = self.lock();
@@ -148,7 +147,7 @@ impl Replication {
         is_over
     }
 
-    /// What became of taking it over.
+    /// Reports how the attempt to take the store over ended.
     pub fn answer(&self, result: Result<(), Arc<str>>) {
         let mut now = self.lock();
         now.ended = now.asked;
@@ -167,7 +166,7 @@ impl Replication {
         now.over = Some(why);
     }
 
-    /// Asks for it, for as long as what is returned is kept.
+    /// Asks for the takeover, for as long as the returned value is kept.
     pub(super) fn ask(&self) -> Waits {
         let mut now = self.lock();
         // A takeover that is under way serves all requesters.

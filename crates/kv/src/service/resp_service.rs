@@ -34,10 +34,10 @@ const FREEING: usize = 2;
 const FREEING_PAUSE: Duration = Duration::from_millis(1);
 /// How soon connections with much input or output under way are looked at again.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
-/// How soon it is looked again whether the store is there: until then nothing in it is any loop's to remove.
+/// How soon the service checks again whether the store is there: until then no loop may remove keys.
 const LOADING_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a [`RespService`] has counted, on all loops.
+/// The counters of a [`RespService`], on all loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RespCounters {
@@ -45,7 +45,7 @@ pub struct RespCounters {
     pub commands: u64,
     /// Error replies.
     pub errors: u64,
-    /// Clients cut because what they sent is not the protocol.
+    /// Clients cut because their bytes broke the protocol.
     pub protocol_errors: u64,
     /// Clients of other hosts turned away for want of a password.
     pub denied: u64,
@@ -67,7 +67,7 @@ pub struct RespCounters {
 
 /// Serves a [`Store`] to clients of Redis.
 ///
-/// Use it with [`Settings::limits`]. A clone is another handle on the same service.
+/// Serve it with the limits of [`Settings::limits`]. A clone is another handle on the same service.
 #[derive(Clone)]
 pub struct RespService {
     shared: Arc<Shared>,
@@ -166,8 +166,9 @@ impl RespService {
     }
 
     /// Loads the users from this file, a line for each as ACL LIST shows it; ACL LOAD reads the file
-    /// again, and ACL SAVE writes it. Without a line of its own the user `default` may do everything,
-    /// with the password of the settings if there is one. Call this once, before the server starts.
+    /// again, and ACL SAVE writes it. If the file has no line for the user `default`, this user may
+    /// do everything, with the password of the settings if there is one. Call this once, before the
+    /// server starts.
     ///
     /// # Errors
     /// The file cannot be read, or a line is wrong; or the settings have a password with which the
@@ -186,8 +187,8 @@ impl RespService {
         }
     }
 
-    /// Has SHUTDOWN call `stop`, which is to end the server in order and must not block. Without it clients
-    /// cannot end the server. The first call counts.
+    /// Has SHUTDOWN call `stop`, which is to end the server in order and must not block. Without such a
+    /// function clients cannot end the server. The first call counts.
     pub fn on_shutdown(&self, stop: impl Fn() + Send + Sync + 'static) {
         let _ = self.shared.stop.set(Arc::new(stop));
     }
@@ -201,7 +202,7 @@ impl RespService {
     }
 
     /// Shows the streams of a log as keys, to be read by any client: see [`LogKeys`]. To be called before the server
-    /// starts; the first call counts. Every command is looked at for such keys from then on.
+    /// starts; the first call counts. From then on every command is checked for such keys.
     pub fn show_log(&self, keys: LogKeys) {
         self.shared.log_keys.get_or_init(|| Shown::new(keys));
         self.shared.attention.set_log_keys();
@@ -266,7 +267,7 @@ impl RespService {
         }
     }
 
-    /// What guards the store, for another service on it to heed.
+    /// The guards of the store, for another service on the same store.
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -277,7 +278,8 @@ impl RespService {
         self.shared.clients.len()
     }
 
-    /// Bytes of memory that the server holds because of its clients: see CLIENT LIST. Goes through all of them.
+    /// Bytes of memory that the server holds because of its clients: see CLIENT LIST. The function goes through
+    /// all clients.
     #[must_use]
     pub fn clients_memory(&self) -> u64 {
         self.shared.clients.memory().0
@@ -287,13 +289,13 @@ impl RespService {
         self.shared.stats.read(|now, _| now.commands.value())
     }
 
-    /// The store that it serves.
+    /// The store that the service serves.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
     }
 
-    /// What happened so far, whatever CONFIG RESETSTAT has forgotten.
+    /// The counters at this moment, including the counts that CONFIG RESETSTAT has forgotten.
     #[must_use]
     pub fn counters(&self) -> RespCounters {
         self.shared.stats.read(|now, _| RespCounters {
@@ -417,7 +419,7 @@ impl Service for RespService {
     }
 
     fn expired(&self, local: &mut RespLocal, all: &mut Conns<'_, RespConn>) {
-        // What expires is committed too.
+        // The expiry of keys is committed too.
         local.find_log();
         local.arm();
         let busy = local.look_at_busy(all);

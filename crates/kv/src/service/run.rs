@@ -83,7 +83,7 @@ impl RespConn {
         start: usize,
         reply: &mut Reply,
     ) {
-        // What waits is answered later, see `end_wait`.
+        // A waiting command is answered later, see `end_wait`.
         if self.session.replies != Replies::On && outcome == Outcome::Done {
             // Confirmations of subscriptions are messages, and messages are always heard.
             if self.session.is_unheard() && !entry.confirms() {
@@ -154,7 +154,7 @@ impl RespConn {
         if outcome != Outcome::Later {
             self.session.waits_since_ms = 0;
             if !batch.is_patient() {
-                // The commands behind it have not waited yet.
+                // The commands behind this one have not waited yet.
                 batch.set_patient(true);
             }
             self.card().command.store(entry.id.into(), Relaxed);
@@ -351,7 +351,7 @@ impl RespConn {
                 Err(why) => Some(self.reject(Some(entry), &Error::new(why), batch, reply, cx)),
             };
         }
-        // EXEC is shown behind what it has run.
+        // EXEC is shown behind the commands that it has run.
         if batch.shared.attention.is_monitored() && entry.name != "exec" {
             let from = cx.link.peer().client().to_string();
             self.show_to_monitors(entry, args, &from, cx);

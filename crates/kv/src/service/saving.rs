@@ -30,8 +30,8 @@ fn snapshots(call: &mut Call<'_, '_>) -> Option<std::sync::Arc<Snapshots>> {
     snapshots
 }
 
-/// Makes a snapshot, and answers when it counts. Other commands of this client wait, other clients
-/// do not.
+/// Makes a snapshot, and answers when the snapshot is complete. Other commands of this client wait,
+/// other clients do not.
 pub(super) fn save(call: &mut Call<'_, '_>) -> Flow {
     let Some(snapshots) = snapshots(call) else {
         return Flow::Done;
@@ -90,7 +90,7 @@ pub(super) fn bgsave(call: &mut Call<'_, '_>) -> Flow {
         return Flow::Done;
     }
     snapshots.ask();
-    // Within a transaction it begins behind it.
+    // Within a transaction, the snapshot begins behind the transaction.
     call.reply.simple(if busy || call.in_transaction {
         "Background saving scheduled"
     } else {
@@ -139,7 +139,7 @@ pub(super) fn shutdown(call: &mut Call<'_, '_>) -> Flow {
         match &word.to_ascii_lowercase()[..] {
             b"save" if save != Some(false) => save = Some(true),
             b"nosave" if save != Some(true) => save = Some(false),
-            // Nothing is waited for, and nothing holds it up.
+            // No event is waited for, and nothing delays the end.
             b"now" | b"force" => {}
             b"abort" => abort = true,
             _ => {

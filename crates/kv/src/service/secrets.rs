@@ -17,8 +17,8 @@ const SETTINGS: [&str; 5] = [
 /// Calls that are arguments of calls, as of `COMMAND GETKEYS ACL DRYRUN user AUTH secret`: so many are looked into.
 const DEPTH: usize = 8;
 
-/// The arguments as others may see them. A word that brings a secret is heeded wherever it stands: the call may be wrong,
-/// and the secret right. So are those of a call that is only asked about.
+/// The arguments without secrets, for other clients. A word that brings a secret is heeded wherever it stands: the call
+/// may be wrong, and the secret right.
 pub(super) fn shown<'a>(entry: &Entry, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let mut shown = args.to_vec();
     let mut call = Some((entry, 0));

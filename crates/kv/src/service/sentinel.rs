@@ -1,7 +1,8 @@
-//! What a server says of the other servers of its store: SENTINEL, as clients of Redis ask it.
+//! The commands SENTINEL, with which clients of Redis ask a server for the other servers of its
+//! store.
 //!
-//! One idea: each server of a store answers as a Sentinel does, on the store's own port. It does not decide anything: what it
-//! says was read from the home, where the owner leaves its address beside its lease, and from the group of the servers.
+//! One idea: each server of a store answers as a Sentinel does, on the store's own port. The server decides nothing here: its
+//! answers were read from the home, where the owner leaves its address beside its lease, and from the group of the servers.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -15,7 +16,7 @@ use super::shared::Shared;
 pub struct Address {
     /// A name, or an address without brackets.
     pub host: String,
-    /// Its port.
+    /// The port of the server.
     pub port: u16,
 }
 
@@ -28,7 +29,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What is no address of a server.
+/// The error that a text is no address of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an address of a server is HOST:PORT, with brackets around an IPv6 address")]
 pub struct BadAddress;
@@ -72,7 +73,7 @@ impl Address {
     }
 }
 
-/// What is known of the servers of a store.
+/// The known servers of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers {
     /// Where the owner is, by what it has left at home; `None` if that is not known.
@@ -121,13 +122,13 @@ impl Sentinel {
         &self.0.own
     }
 
-    /// What is known.
+    /// The known servers.
     #[must_use]
     pub fn servers(&self) -> Servers {
         self.lock().clone()
     }
 
-    /// The owner, unless this server is it.
+    /// The owner, unless this server is the owner.
     pub(super) fn other_owner(&self) -> Option<Address> {
         let owner = self.lock().owner.clone();
         owner.filter(|owner| *owner != self.0.own)

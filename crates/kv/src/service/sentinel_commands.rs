@@ -150,7 +150,7 @@ fn fields(fields: &[(&str, String)], reply: &mut Reply) {
     }
 }
 
-/// What is said of each server.
+/// The fields that are shown of each server.
 fn common(
     name: String,
     at: &Address,

@@ -13,7 +13,7 @@ use super::transaction::Transaction;
 use crate::reply::Proto;
 use crate::store::Tracker;
 
-/// The state of one connection. What few connections have is boxed.
+/// The state of one connection. State that few connections have is boxed.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) proto: Proto,
@@ -39,18 +39,18 @@ pub(crate) struct Session {
     pub(crate) no_touch: bool,
     /// The largest ticket that must have settled before this client hears more.
     pub(crate) barrier: u64,
-    /// Ticket of the last unit that it has written.
+    /// Ticket of the last unit that the connection has written.
     pub(crate) written: u64,
-    /// Since when it tries what the log was too busy for, or waits for a sync; milliseconds of the loops'
-    /// clock, 0 for not.
+    /// Since when the connection retries a change for which the log was too busy, or waits for a sync;
+    /// milliseconds of the loops' clock, 0 for not.
     pub(crate) waits_since_ms: u64,
-    /// How often it has waited, in whatever command: names the wait.
+    /// How many times the connection has waited, in any command; the number names the wait.
     pub(crate) waits: u64,
     /// CLIENT UNBLOCK has ended its wait for replicas or a sync: whether with an error.
     pub(crate) unblocked: Option<bool>,
-    /// The snapshot that it waits for.
+    /// The snapshot for which the connection waits.
     pub(crate) waits_for_snapshot: Option<u64>,
-    /// The promotion that it waits for.
+    /// The promotion for which the connection waits.
     pub(crate) waits_for_takeover: Option<Waits>,
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) listening: Option<Arc<Listening<Message>>>,
@@ -152,7 +152,7 @@ impl Session {
         self.seen
     }
 
-    /// Whether it may run commands.
+    /// Whether the connection may run commands.
     pub(crate) fn is_authenticated(&self) -> bool {
         self.authenticated
     }
@@ -171,14 +171,14 @@ impl Session {
         &self.rights
     }
 
-    /// Makes it this user from now on.
+    /// Makes the connection one of this user from now on.
     pub(crate) fn become_user(&mut self, account: Arc<Account>, shared: &Shared) {
         self.authenticated = true;
         self.account = account;
         self.look_up(shared);
     }
 
-    /// Notes that it need not log in.
+    /// Notes that the connection need not log in.
     pub(crate) fn trust(&mut self) {
         self.authenticated = true;
         self.settle();

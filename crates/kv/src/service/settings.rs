@@ -17,11 +17,11 @@ pub(super) const FLUSH: usize = 48 << 10;
 /// Settings of the key-value services, beside the store's. Sizes are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What clients must say with AUTH or HELLO first. Default: none, all clients may do
-    /// everything.
+    /// The password that clients must send first, with AUTH or HELLO. Default: none, all clients
+    /// may do everything.
     pub password: Option<String>,
-    /// Without a password, clients of other hosts are turned away with `-DENIED` (and by the
-    /// binary service with a reset). CONFIG SET protected-mode changes it. Default true.
+    /// Without a password, clients of other hosts are turned away with `-DENIED` (and by the binary
+    /// service with a reset). CONFIG SET protected-mode changes the setting. Default true.
     pub protected: bool,
     /// Limit of one connection's unconsumed input, and so of its largest command, bytes; less than 4 GiB, and at least
     /// [`QUERY_BUFFER_MIN`](Settings::QUERY_BUFFER_MIN) on a command line. Other memory that one client makes the server hold
@@ -29,19 +29,19 @@ pub struct Settings {
     /// would exceed it is refused. A larger command is refused as soon as it is announced, with an error, and the connection
     /// closes. Default 1 GiB; memory grows with the received bytes, not with the announced length.
     pub query_buffer: usize,
-    /// Largest single argument; beyond it the same. Default 512 MiB.
+    /// Largest single argument; a client that sends a larger one is cut. Default 512 MiB.
     pub bulk_max: usize,
     /// Queued output of one connection beyond which it is cut. Replies are paced, so the limit is reached
     /// only by a single reply that is larger; that reply is built up to the limit and no further, counted
-    /// and logged. CONFIG SET client-output-buffer-limit can lower it. `usize::MAX` is no limit. Default 1
-    /// GiB.
+    /// and logged. CONFIG SET client-output-buffer-limit can lower the limit. `usize::MAX` is no limit.
+    /// Default 1 GiB.
     pub client_output: usize,
     /// Queued output of a subscriber beyond which it is cut and counted: published messages cannot
     /// be paced. `usize::MAX` is no limit. Default 32 MiB.
     pub subscriber_output: usize,
     /// Most bytes that all clients together may make the server hold (input, output, names, subscriptions, transactions,
     /// waits, tracking); beyond this the largest client is evicted, counted and logged. CONFIG SET maxmemory-clients changes
-    /// it. 0 is no limit. Default: half of the machine's memory, see
+    /// the setting. 0 is no limit. Default: half of the machine's memory, see
     /// [`Builder::memory_default`](tidewire::Builder::memory_default).
     pub clients_memory: u64,
     /// How many clients may be connected, for CONFIG GET maxclients and INFO. The field sets no limit: the
@@ -109,7 +109,7 @@ impl Settings {
     }
 }
 
-/// The settings as they are now.
+/// The present values of the settings.
 #[derive(Debug)]
 pub(crate) struct Config {
     password: RwLock<Option<String>>,
@@ -136,7 +136,7 @@ pub(crate) struct Config {
     pub(crate) spikes_ms: AtomicU64,
     /// How long commands take is counted.
     pub(crate) tracks_latency: AtomicBool,
-    /// What INFO tells of that.
+    /// The percentiles of latencies that INFO shows.
     percentiles: RwLock<Vec<f64>>,
     /// Milliseconds from which on a script takes too long; 0 is never.
     pub(crate) script_ms: AtomicU64,

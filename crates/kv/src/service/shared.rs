@@ -1,4 +1,4 @@
-//! What all loops share.
+//! The state that all loops of the key-value service share.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -39,9 +39,10 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// often written stand on other cache lines.
 pub(crate) struct Shared {
     pub(crate) store: Arc<Store>,
-    /// What makes changes durable, if anything does; not there before the store is.
+    /// The part that makes changes durable, for a durable store; empty until the store is open.
     pub(crate) durable: OnceLock<Durable<Message>>,
-    /// When it was last said that connections have not logged in in time; milliseconds, 0 for never.
+    /// When a log line last said that connections have not logged in in time; milliseconds, 0 for
+    /// never.
     told_not_logged_in_ms: AtomicU64,
     /// When that commits.
     pub(crate) promised: Option<Policy>,
@@ -68,12 +69,12 @@ pub(crate) struct Shared {
     /// Throttle of log lines about clients that are not let in, and about browsers.
     pub(crate) denials: Apart<Throttle>,
     pub(crate) intrusions: Apart<Throttle>,
-    /// Where clients connect to, if it was set.
+    /// The address to which clients connect, if it was set.
     local: Mutex<Option<Endpoint>>,
     /// Until when CLIENT PAUSE holds commands back; milliseconds of the loops' clock, 0 for not.
     paused_until_ms: AtomicU64,
     pause_writes_only: AtomicBool,
-    /// When it started, by the loops' clock and by the wall; set by the first loop.
+    /// When the server started, by the loops' clock and by the wall clock; set by the first loop.
     pub(crate) started_ms: AtomicU64,
     pub(crate) started_wall_ms: AtomicU64,
     pub(crate) rate: Apart<Rate>,
@@ -83,7 +84,7 @@ pub(crate) struct Shared {
     pub(crate) stop: OnceLock<Stop>,
 }
 
-/// What ends a server.
+/// A function that ends the server.
 pub(crate) type Stop = Arc<dyn Fn() + Send + Sync>;
 
 impl Shared {

@@ -59,7 +59,7 @@ impl SlowLog {
     }
 }
 
-/// The arguments as they are kept: not too many, not too long.
+/// The arguments in the form that the log keeps: not too many, not too long.
 pub(crate) fn shortened(args: &[&[u8]]) -> Vec<Vec<u8>> {
     let fits = args.len() <= ARGS_MAX;
     let whole = if fits { args.len() } else { ARGS_MAX - 1 };

@@ -1,4 +1,4 @@
-//! What took longer than it should, kept for LATENCY.
+//! Events that took longer than they should, kept for LATENCY.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ pub(super) const SAMPLES: usize = 160;
 #[derive(Debug, Default)]
 pub(crate) struct Spikes(Mutex<BTreeMap<&'static str, Series>>);
 
-/// One sample is the longest of its second.
+/// One sample is the longest event of its second.
 #[derive(Debug, Default)]
 pub(super) struct Series {
     /// Seconds since 1970, and milliseconds.

@@ -1,4 +1,4 @@
-//! What happened, counted on each loop without sharing a cache line, added up when asked.
+//! Counters of events, kept by each loop without sharing a cache line, added up when they are read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -70,7 +70,7 @@ pub(crate) struct Entry {
     /// The subcommands; none for a subcommand itself.
     subcommands: Subcommands,
     needs_keys: bool,
-    /// The facts that COMMAND shows of it.
+    /// The facts that COMMAND shows of the command.
     pub(super) record: &'static Record,
     pub(crate) what: What,
 }
@@ -85,7 +85,7 @@ pub(crate) enum What {
 }
 
 impl Entry {
-    /// Whether it may have this many arguments, its name included.
+    /// Whether the command may have this many arguments, its name included.
     #[inline]
     pub(crate) fn takes(&self, n: usize) -> bool {
         if self.arity >= 0 {
@@ -95,12 +95,13 @@ impl Entry {
         }
     }
 
-    /// Whether its time does not depend on how much there is, as it is told to clients.
+    /// Whether the time of the command does not depend on the size of its data, as clients are
+    /// told.
     pub(crate) fn is_quick(&self) -> bool {
         matches!(self.what, What::Data(spec) if spec.flags & FAST != 0)
     }
 
-    /// Whether it is fast, also where clients are not told so.
+    /// Whether the command is fast, also where clients are not told so.
     #[inline]
     pub(crate) fn is_brief(&self) -> bool {
         matches!(self.what, What::Data(spec) if spec.flags & (FAST | BRIEF) != 0)
@@ -115,7 +116,7 @@ impl Entry {
         subcommands::check(self.name, self.subcommands, args).map(|_| ())
     }
 
-    /// Whether what it answers are messages about subscriptions.
+    /// Whether the command's replies are messages about subscriptions.
     pub(crate) fn confirms(&self) -> bool {
         matches!(self.what, What::Session(spec) if spec.name.ends_with("subscribe"))
     }
@@ -124,12 +125,12 @@ impl Entry {
         self.subcommands
     }
 
-    /// Whether it cannot run before all keys are there.
+    /// Whether the command cannot run before all keys are loaded.
     pub(crate) fn needs_keys(&self) -> bool {
         self.needs_keys
     }
 
-    /// Whether it is several commands.
+    /// Whether the command has subcommands.
     pub(crate) fn has_subcommands(&self) -> bool {
         !self.subcommands.is_empty()
     }
@@ -152,7 +153,7 @@ impl Entry {
         keys
     }
 
-    /// Whether it runs a script.
+    /// Whether the command runs a script.
     pub(crate) fn runs_script(&self) -> bool {
         Kind::of(self.name).is_some()
     }
@@ -174,7 +175,7 @@ impl Entry {
         said.is_none_or(|n| n < least || n > behind)
     }
 
-    /// Whether calls of it may name keys.
+    /// Whether calls of the command may name keys.
     pub(crate) fn may_have_keys(&self) -> bool {
         match self.what {
             What::Data(spec) => !matches!(spec.keys, Keys::None | Keys::All | Keys::Walk),
@@ -340,7 +341,8 @@ mod tests {
                 let found = table().find(name.as_bytes()).expect(name);
                 assert_eq!(found.id, entry.id);
             }
-            // What differs in the bit that tells upper from lower case and is no letter.
+            // Characters that are not letters and differ in the bit that separates upper from lower
+            // case.
             for at in (0..upper.len()).filter(|&at| !upper.as_bytes()[at].is_ascii_alphabetic()) {
                 let mut name = upper.clone().into_bytes();
                 name[at] ^= 0x20;

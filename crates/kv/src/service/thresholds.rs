@@ -7,7 +7,7 @@ use crate::types::{Fit, ListFit, SetFit};
 /// One threshold.
 pub(super) struct Threshold {
     pub(super) name: &'static str,
-    /// The name that it had before, which Redis still takes.
+    /// The former name of the setting, which Redis still takes.
     before: Option<&'static str>,
     range: (i64, i64),
     read: fn(&Limits) -> i64,
@@ -31,7 +31,7 @@ const fn of(
     }
 }
 
-/// All of them. The documentation lists them: keep it up to date.
+/// All thresholds. The documentation lists them: keep it up to date.
 const ALL: &[Threshold] = &[
     of(
         "hash-max-listpack-entries",

@@ -53,7 +53,7 @@ impl Times {
         }
     }
 
-    /// All but what was counted `before`.
+    /// All calls except those counted `before`.
     pub(crate) fn since(&self, before: Option<&Times>) -> Sum {
         let counts = self.0.iter().enumerate().map(|(at, count)| {
             let before = before.map_or(0, |before| before.0[at].value());
@@ -90,7 +90,7 @@ impl Sum {
                 class += 1;
             }
             if seen > before {
-                // As Redis's histogram has the ends of its classes.
+                // The bound is rounded as in Redis's histogram.
                 all.push(((bound + bound / 128 - 1) / 1000, seen));
             }
         }

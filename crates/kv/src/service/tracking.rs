@@ -155,7 +155,7 @@ impl RespConn {
             .tracking()
             .is_some_and(|own| Arc::ptr_eq(&own.tracker, tracker));
         if is_own && self.is_served(&cx.local.shared.store) {
-            // What its command has changed is told behind the reply.
+            // Invalidations of the connection's own command are sent behind its reply.
             return;
         }
         let mut reply = Reply::new(self.session.proto);
@@ -251,7 +251,7 @@ fn show(card: &Card, following: Option<&Following>) {
         .store(following.map_or(0, |f| f.redirect), Relaxed);
 }
 
-/// What CLIENT TRACKING ON was given.
+/// The options of CLIENT TRACKING ON.
 #[derive(Default)]
 struct Wish<'a> {
     redirect: Option<Arc<Card>>,

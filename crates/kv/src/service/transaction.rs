@@ -17,11 +17,11 @@ pub(crate) struct Transaction {
     pub(super) watches: Vec<Watch>,
     /// The databases and keys of `watches`.
     pub(super) watched: HashSet<(u16, Box<[u8]>)>,
-    /// Bytes of memory of what is queued and watched.
+    /// Bytes of memory of the queued commands and the watched keys.
     pub(super) held: usize,
 }
 
-/// What EXEC is told while a script takes long.
+/// The error of EXEC while a script takes long.
 pub(super) const ABORTED_BUSY: &str = "EXECABORT Transaction discarded because of: BUSY Redis is busy \
     running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
@@ -113,7 +113,7 @@ impl Transaction {
         self.open
     }
 
-    /// EXEC will refuse: what was queued need not be kept.
+    /// EXEC will refuse: the queued commands need not be kept.
     pub(crate) fn fail(&mut self) {
         self.failed = true;
         self.queue = Queue::default();
@@ -136,7 +136,7 @@ impl Transaction {
         }
     }
 
-    /// The commands, with their arguments among `args`, which are all.
+    /// The queued commands, with their arguments among `args`, the arguments of all of them.
     pub(super) fn commands<'x>(
         &self,
         args: &'x [&'x [u8]],

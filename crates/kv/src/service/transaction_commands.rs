@@ -71,7 +71,7 @@ pub(super) fn unwatch(call: &mut Call<'_, '_>) -> Flow {
     Flow::Done
 }
 
-/// Forgets what is queued and watched.
+/// Forgets the queued commands and the watched keys.
 pub(super) fn forget(call: &mut Call<'_, '_>) {
     if let Some(transaction) = call.session.transaction.take() {
         transaction.forget(&call.shared.store);

@@ -1,5 +1,5 @@
 //! Settings under Redis's names that change nothing here: they are checked, kept and told again, so that
-//! programs that set them go on. What there is to act on is in `config.rs`.
+//! programs that set them go on. The settings that have an effect are in `config.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +26,7 @@ const fn of(name: &'static str, usual: &'static str, takes: Takes) -> Tuning {
 
 const COUNT: Takes = Takes::Number(0, i64::MAX);
 
-/// All of them. The documentation lists them: keep it up to date.
+/// All settings without effect. The documentation lists them: keep it up to date.
 const ALL: &[Tuning] = &[
     of("active-defrag-cycle-max", "25", Takes::Number(1, 99)),
     of("active-defrag-cycle-min", "1", Takes::Number(1, 99)),
@@ -53,7 +53,7 @@ pub(super) fn find(name: &str) -> Option<&'static Tuning> {
 }
 
 impl Tuning {
-    /// The value as it is kept.
+    /// The value in the form in which it is kept.
     ///
     /// # Errors
     /// Why the value is not accepted.

@@ -1,4 +1,4 @@
-//! Values of CONFIG SET as clients write them.
+//! Values of CONFIG SET in the forms that clients write.
 
 use crate::number::parse_integer;
 

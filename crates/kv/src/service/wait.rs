@@ -13,14 +13,15 @@ pub(crate) struct Wait {
     pub(super) waiter: Arc<Waiter>,
     /// How long the command ran before it began to wait; `None` if it was not timed.
     pub(crate) took: Option<Duration>,
-    /// When its time is over.
+    /// The time at which the wait ends.
     pub(super) until: Option<Instant>,
     /// CLIENT UNBLOCK came when the key was ready already; the value says whether it was to end with an error.
-    /// It takes effect unless there is a reply.
+    /// The value takes effect unless there is a reply.
     pub(super) unblocked: Option<bool>,
     /// The command was refused when its key was ready, because rights had changed.
     pub(super) refused: bool,
-    /// Since when its key is ready and the log too busy, on the loops' clock: it is not in the store any more.
+    /// Since when the command's key is ready and the log too busy, on the loops' clock: the wait is not in the
+    /// store any more.
     pub(super) busy_since: Option<Instant>,
 }
 
@@ -37,7 +38,7 @@ impl Wait {
         self.is_busy() || store.cancel(&self.waiter)
     }
 
-    /// Whether it is to run its command again.
+    /// Whether the connection is to run its command again.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy_since.is_some()
     }

@@ -1,4 +1,4 @@
-//! Events of keys, as commands bring them about.
+//! Events of keys that commands cause.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,8 +23,8 @@ impl Store {
         self.events.asked.load(Relaxed)
     }
 
-    /// Changes which events are told, if [`BY_KEY`] or [`BY_EVENT`] is among them. Holds for what takes its
-    /// locks from now on.
+    /// Changes which events are told, if [`BY_KEY`] or [`BY_EVENT`] is among them. The new classes hold for
+    /// commands that take their locks from now on.
     pub fn set_events(&self, classes: Classes) {
         let is_heard = classes & (BY_KEY | BY_EVENT) != 0;
         self.events.asked.store(classes, Relaxed);

@@ -21,7 +21,7 @@ impl Store {
     }
 
     /// How many keys have been removed whose memory is still to be freed, see
-    /// [`free_some`](Store::free_some). Their bytes count as used.
+    /// [`free_some`](Store::free_some). The bytes of these values count as used.
     #[must_use]
     pub fn lazyfree_pending(&self) -> usize {
         self.graveyard.pending.load(Relaxed)

@@ -41,11 +41,11 @@ pub struct Settings {
     pub shards: usize,
     /// Bytes of memory for data; 0 for no limit, the default.
     pub maxmemory: u64,
-    /// What happens at that limit.
+    /// The eviction policy: how the store acts at that limit.
     pub policy: Policy,
-    /// What decides where keys go, and must not be known to clients. Default: a key of its own from
-    /// the operating system's randomness. The first store's decides for all collections of the
-    /// process.
+    /// The key of the hash that places keys; clients must not know this key. Default: a key of its
+    /// own from the operating system's randomness. The first store's decides for all collections of
+    /// the process.
     pub hash_key: HashKey,
     /// Is shown every mutation.
     pub effects: Option<Arc<dyn Effects>>,
@@ -112,7 +112,7 @@ pub struct Stats {
     pub hits: u64,
     /// Reads of keys that did not.
     pub misses: u64,
-    /// Keys removed because their time had come.
+    /// Keys removed because their deadline had passed.
     pub expired: u64,
     /// Keys removed because memory was short.
     pub evicted: u64,
@@ -123,7 +123,7 @@ pub struct Stats {
 pub struct Keyspace {
     /// How many there are, some of them perhaps past their time.
     pub keys: usize,
-    /// How many of them expire.
+    /// How many of the keys have a deadline.
     pub expires: usize,
     /// Bytes of memory of the tables that they stand in, without them.
     pub tables: u64,
@@ -196,7 +196,7 @@ impl Store {
         self.loading.store(false, Release);
     }
 
-    /// Whether it is being filled.
+    /// Whether the store is being loaded.
     #[must_use]
     pub fn is_loading(&self) -> bool {
         self.loading.load(Acquire)
@@ -208,7 +208,7 @@ impl Store {
         self.databases
     }
 
-    /// How large collections may be in their small forms.
+    /// The sizes up to which collections keep their small forms.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -229,7 +229,7 @@ impl Store {
         }
     }
 
-    /// What happens at the limit of memory.
+    /// The eviction policy: how the store acts at the limit of memory.
     #[must_use]
     pub fn policy(&self) -> Policy {
         Policy::ALL[usize::from(self.policy.load(Relaxed))]
@@ -265,7 +265,7 @@ impl Store {
         (self.living() + self.graveyard.bytes()).max(0) as u64
     }
 
-    /// Memory without what is removed and not freed yet.
+    /// Memory without the removed values that are not freed yet.
     pub(crate) fn living_memory(&self) -> u64 {
         self.living().max(0) as u64
     }
@@ -399,8 +399,8 @@ impl Store {
         self.lock(self.shard_of(hash)).unwatch(&watch);
     }
 
-    /// Keys that commands wait for, and keys among them whose removal ends a wait. Locks each shard
-    /// in turn, and goes through all such keys.
+    /// Keys that commands wait for, and keys among them whose removal ends a wait. The function
+    /// locks each shard in turn, and goes through all such keys.
     #[must_use]
     pub fn waited_for(&self) -> (usize, usize) {
         let (mut keys, mut heeded) = (0, 0);
@@ -414,7 +414,7 @@ impl Store {
         (keys, heeded)
     }
 
-    /// The shards of the keys that it waits for.
+    /// The shards of the keys for which a command waits.
     pub(super) fn shards_of_wait(&self, waiter: &Waiter) -> ShardSet {
         let mut shards = ShardSet::NONE;
         for key in &waiter.blocked.keys {

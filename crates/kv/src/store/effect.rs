@@ -30,7 +30,7 @@ pub enum Effect<'a> {
     Removed(&'a [u8], Gone),
 }
 
-/// Why there is no room for a change. Nothing has changed.
+/// Why there is no room for a change. The store has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
     /// There is no room at the moment; a later try can succeed.
@@ -39,7 +39,7 @@ pub enum NoRoom {
     DiskFull,
     /// The effect is so large that there never will be room.
     TooLarge,
-    /// Nothing can be kept any more.
+    /// The log has failed for good: no change can be kept any more.
     Failed,
     /// Another server's store is followed here.
     Follows,
@@ -99,14 +99,14 @@ impl fmt::Display for NoRoom {
     }
 }
 
-/// The classic mistakes of durable stores, which tests must find. They can be switched on only in a
-/// build with the feature `mistakes`.
+/// The classic mistakes of durable stores, which tests must find. The mistakes can be switched on
+/// only in a build with the feature `mistakes`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {
     /// Answers before the change is committed.
     pub reply_early: bool,
-    /// Lets out what was read although it is not committed.
+    /// Lets replies out that show uncommitted changes.
     pub read_dirty: bool,
     /// Logs each command of a transaction by itself.
     pub split_units: bool,
@@ -114,13 +114,13 @@ pub struct Mistakes {
     pub play_unclosed: bool,
     /// Replays by the clock.
     pub replay_late: bool,
-    /// Lets messages out before what they follow is committed.
+    /// Lets messages out before the changes that they follow are committed.
     pub publish_early: bool,
     /// Does not hand out what stood there before the first change while a snapshot is made.
     pub forget_before: bool,
     /// Cuts the log behind a snapshot that is not durable yet.
     pub cut_early: bool,
-    /// Counts a snapshot before what it holds is committed.
+    /// Counts a snapshot before the changes in it are committed.
     pub count_early: bool,
     /// Takes the name of a snapshot that is found for durable.
     pub trust_names: bool,
@@ -198,7 +198,7 @@ pub trait Effects: Send + Sync {
     /// The growing caller needs no more.
     fn end_growing(&self) {}
 
-    /// Gives back what was promised and is not needed.
+    /// Gives back promised bytes that are not needed.
     fn give_back(&self, bytes: usize) {
         let _ = bytes;
     }
@@ -219,6 +219,6 @@ pub trait Effects: Send + Sync {
         Mistakes::default()
     }
 
-    /// A command panicked after it had changed something: memory and log now differ.
+    /// A command panicked after a change: memory and log now differ.
     fn diverged(&self) {}
 }

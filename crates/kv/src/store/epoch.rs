@@ -1,4 +1,4 @@
-//! The store as it was at an instant, written down while it goes on changing.
+//! The store at one instant, written down while commands go on changing it.
 //!
 //! The one idea: there are two kinds of epochs, and every entry has the bit of the one in which it
 //! was last written down or changed. A new epoch begins under all locks, so all entries are of the
@@ -25,7 +25,7 @@ pub(super) const LONG: usize = 256 << 10;
 /// Elements and bytes of a collection above which it is handed out in groups.
 pub(super) const MANY: usize = 256;
 pub(super) const BULKY: usize = 64 << 10;
-/// Blocks of a list above which it is.
+/// A list with more blocks than this is large.
 pub(super) const BLOCKS: usize = 16;
 
 /// Bytes that may have been handed out and not written down before changes are held up. Default.
@@ -70,7 +70,7 @@ impl Owned {
 #[derive(Clone, Debug)]
 pub(super) struct Frozen {
     pub(super) owned: Owned,
-    /// Where it is now.
+    /// The present database and name of the key.
     pub(super) place: (u16, Box<[u8]>),
     pub(super) kind: Kind,
     /// Blocks of a list.
@@ -88,7 +88,7 @@ pub(super) struct Orphan {
     pub(super) offset: usize,
     /// Whether its bytes count among the queued ones; bytes of other orphans were counted before.
     pub(super) is_queued: bool,
-    /// Bytes that the graveyard counts until it has it.
+    /// Bytes that the graveyard counts until it has the value.
     pub(super) held: i64,
 }
 
@@ -115,11 +115,11 @@ pub(super) struct Handed {
     pub(super) last_id: u64,
 }
 
-/// What all shards share about it.
+/// The part of the epochs that all shards share.
 #[derive(Debug)]
 pub(crate) struct Epochs {
     pub(super) handed: Mutex<Handed>,
-    /// Bytes in it.
+    /// Bytes in the queue.
     pub(super) queued: Arc<AtomicUsize>,
     pub(super) queued_max: AtomicUsize,
     /// A walk is under way.
@@ -143,8 +143,8 @@ impl Epochs {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out an entry as it is. Its bit is set by the caller. `changes`: it is about to, so a long string
-    /// is in memory twice from now on, or would be gone.
+    /// Hands out an entry as it is. The caller sets the entry's bit. `changes`: it is about to, so a long
+    /// string is in memory twice from now on, or would be gone.
     pub(super) fn hand_out(&self, entry: &mut Entry, origin: u16, db: u16, changes: bool) {
         let mut handed = self.handed();
         let handed = &mut *handed;

@@ -98,7 +98,7 @@ pub fn classes_text(classes: Classes) -> String {
 pub struct Event {
     /// The database.
     pub db: u16,
-    /// What, as Redis calls it.
+    /// The event, by Redis's name.
     pub name: &'static str,
     /// The key.
     pub key: Box<[u8]>,
@@ -114,8 +114,8 @@ impl Event {
 /// Tells events to listeners.
 pub trait Announce: Send + Sync {
     /// An event, on the channels that `by` has of [`BY_KEY`] and [`BY_EVENT`]; no client may hear
-    /// it before `ticket` has [settled](super::Effects::settled). False if it had to be left out.
-    /// Called under locks of the store: be quick, and do not call it.
+    /// it before `ticket` has [settled](super::Effects::settled). False if the event had to be left
+    /// out. Called under locks of the store: be quick, and do not call it.
     fn announce(&self, event: &Event, by: Classes, ticket: u64) -> bool;
 }
 
@@ -156,7 +156,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// Bytes of events that one unit may have, about: misses of a script's reads have no other bound.
     pub(super) const MOST: usize = 64 << 20;
-    /// Events that are told although their locks are kept.
+    /// Number of events from which on they are told although their locks are kept.
     const MANY: usize = 1024;
 
     pub(super) fn close(&mut self) {

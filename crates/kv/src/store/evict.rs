@@ -33,7 +33,7 @@ impl Store {
             steps -= 1;
         }
         if self.excess(more, false) == 0 {
-            // There is room, or it is being freed.
+            // The store has room, or room is being freed.
             return true;
         }
         let policy = self.policy();
@@ -77,7 +77,7 @@ impl Store {
             } else {
                 misses += 1;
             }
-            // At once, whatever the slack: it is asked next.
+            // Tells clients at once, whatever the slack.
             self.tell_now(&mut shard);
             drop(shard);
             if self.excess(more, false) == 0 {

@@ -36,7 +36,7 @@ const SETTLED: usize = 1024;
 pub struct Swept {
     /// Keys removed.
     pub removed: usize,
-    /// When to call it again.
+    /// When to call the function again.
     pub pause: Duration,
 }
 
@@ -65,7 +65,7 @@ impl Work {
 }
 
 impl Store {
-    /// Removes keys that are past their time. To be called by one thread, as often as it says. A
+    /// Removes keys whose deadline has passed. To be called by one thread, as often as it says. A
     /// call does bounded work, however many keys there are: it looks at up to 1,024 buckets and
     /// 2,048 keys, from where the last one ended.
     pub fn expire(&self, now_ms: u64) -> Swept {
@@ -96,7 +96,7 @@ impl Store {
                 swept.pause = swept.pause.min(Swept::LATER);
             }
             if shard.is_kept {
-                // A script that takes long keeps its keys.
+                // A script that takes long keeps its keys locked.
                 swept.pause = swept.pause.min(Swept::LATER);
                 continue;
             }

@@ -25,7 +25,7 @@ pub(super) const STEP: usize = 1024;
 /// Bytes that may wait to be freed; above this, commands free more than they add.
 pub(super) const WAITING: i64 = 256 << 20;
 
-/// What waits to be freed.
+/// A value that waits to be freed.
 #[derive(Debug)]
 pub(crate) enum Dead {
     Value(Value),
@@ -71,7 +71,7 @@ impl Dead {
 }
 
 impl Value {
-    /// Whether to free it takes long enough for others to notice.
+    /// Whether freeing the value takes long enough for other clients to notice.
     pub(super) fn is_large(&self) -> bool {
         match self {
             Value::Str(s) => s.capacity() / PIECE > LARGE,
@@ -111,7 +111,7 @@ impl Graveyard {
         self.dead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is to be freed. Short: may be called under the lock of a shard.
+    /// Takes a value that is to be freed. Short: may be called under the lock of a shard.
     pub(crate) fn bury(&self, dead: Dead) {
         self.bytes.fetch_add(dead.bytes(), Relaxed);
         self.pending.fetch_add(dead.keys(), Relaxed);
@@ -128,7 +128,7 @@ impl Graveyard {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Counts what is freed from nothing on.
+    /// Sets the count of freed bytes to zero.
     pub(super) fn reset_freed(&self) {
         self.freed.store(0, Relaxed);
     }

@@ -14,7 +14,7 @@ use super::shard::Shard;
 pub(crate) struct Guards<'s> {
     pub(super) store: &'s Store,
     one: Option<(usize, ShardGuard<'s>)>,
-    /// In ascending order; empty where it is one.
+    /// The held shards in ascending order; empty where only one is held.
     many: Vec<(usize, ShardGuard<'s>)>,
     /// A script holds some of these shards, or held some at any time since this was set to false.
     is_kept: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Guards<'s> {
     /// Changes under the held locks that must be committed before the locks are released; made with
     /// the first change.
     pub(crate) pending: Option<Box<Pending>>,
-    /// Keys past their time that a scan has met.
+    /// Expired keys that a scan has met.
     pub(crate) met_expired: Vec<Vec<u8>>,
     /// The kinds of events that are published, as of when the locks were taken; none during a
     /// replay.
@@ -129,12 +129,12 @@ impl<'s> Guards<'s> {
         if self.many.len() == self.store.shards.len() {
             return true;
         }
-        // Both lists are in ascending order.
+        // Both lists of held shards are in ascending order.
         let mut held = self.one.iter().chain(&self.many).map(|(at, _)| *at);
         shards.iter().all(|at| held.any(|held| held == at))
     }
 
-    /// Lets go of what is held, to take others.
+    /// Releases the held locks, to take others.
     #[inline]
     fn begin(&mut self) {
         self.release();
@@ -323,7 +323,7 @@ impl<'s> Guards<'s> {
         self.held(at).expect(UNNAMED)
     }
 
-    /// A shard, if it is held.
+    /// A shard, if its lock is held.
     #[inline]
     pub(crate) fn held(&self, at: usize) -> Option<&Shard> {
         match &self.one {

@@ -1,4 +1,4 @@
-//! Handing out to a snapshot what is about to change.
+//! Hands a value to a snapshot before the value changes.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,5 @@
-//! Keys with their values as bytes: what a snapshot is made of. `docs/formats/kv-snapshot.md` draws them.
+//! The bytes of keys with their values, of which snapshots are made. `docs/formats/kv-snapshot.md` draws
+//! them.
 //!
 //! The one idea: an item belongs to one key and says everything about it, so items can be put into a
 //! store in any order, and by several threads. A large value is several items.
@@ -22,7 +23,7 @@ const LIBRARY: u8 = 9;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Head<'k> {
     pub(crate) db: u16,
-    /// When it expires: milliseconds since 1970.
+    /// The key's deadline: milliseconds since 1970.
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) key: &'k [u8],
 }
@@ -132,7 +133,7 @@ pub(crate) fn put_library(name: &[u8], code: &[u8], to: &mut Vec<u8>) {
     put_text(to, code);
 }
 
-/// What an item says of a value.
+/// The part of a value that an item holds.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part<'a> {
     /// All of a string.
@@ -155,7 +156,7 @@ pub(crate) enum Part<'a> {
     Set(Vec<&'a [u8]>),
     /// Fields and values in turn, perhaps not all.
     Hash(Vec<&'a [u8]>),
-    /// Members with their scores, perhaps not all.
+    /// Members with their scores; the part may hold only some of the members.
     ZSet(Vec<(f64, &'a [u8])>),
     /// Parts of a stream, perhaps not all.
     Stream(Vec<&'a [u8]>),

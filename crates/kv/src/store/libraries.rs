@@ -25,7 +25,7 @@ pub(super) const EACH: usize = 256;
 /// A library.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// No other text has the same, as long as the process lives.
+    /// A number that no other text has while the process lives.
     pub id: u64,
     /// Name of the library.
     pub name: Arc<[u8]>,
@@ -39,18 +39,18 @@ impl Library {
     }
 }
 
-/// By their names.
+/// Libraries by their names.
 type ByName = BTreeMap<Arc<[u8]>, Library>;
 
-/// All of them.
+/// All libraries of functions.
 #[derive(Debug, Default)]
 pub(crate) struct Libraries {
     pub(super) state: Mutex<State>,
-    /// How often they were changed: also the number of the next.
+    /// How many times the libraries were changed: also the number of the next library.
     pub(super) changes: AtomicU64,
     /// The number of the change that all clients see.
     pub(super) committed: AtomicU64,
-    /// Ticket of the last unit that has changed them.
+    /// Ticket of the last unit that has changed libraries.
     pub(super) ticket: AtomicU64,
 }
 
@@ -60,9 +60,10 @@ const NOTED_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct State {
     all: ByName,
-    /// Bytes of memory that they take.
+    /// Bytes of memory that the libraries take.
     bytes: usize,
-    /// What all other clients see of the libraries that a unit has changed which is not committed.
+    /// The libraries as all other clients see them while a unit that changed libraries is not
+    /// committed.
     before: Option<BTreeMap<Arc<[u8]>, Option<Library>>>,
     noted: VecDeque<Noted>,
     /// All changes from this number on are noted.
@@ -114,7 +115,8 @@ impl State {
         self.noted_from = number + 1;
     }
 
-    /// Bytes of memory that they take, including libraries that a unit under way has replaced or removed.
+    /// Bytes of memory that the libraries take, including libraries that a unit under way has replaced or
+    /// removed.
     pub(super) fn bytes(&self) -> usize {
         let before = self.before.iter().flat_map(BTreeMap::values).flatten();
         self.bytes + before.map(Library::bytes).sum::<usize>()
@@ -124,7 +126,7 @@ impl State {
         self.all.contains_key(name)
     }
 
-    /// All, in the order of their names.
+    /// All libraries, in the order of their names.
     pub(super) fn all(&self, seen: Seen) -> Vec<Library> {
         match (&self.before, seen) {
             (Some(before), Seen::Committed) if !before.is_empty() => {
@@ -170,7 +172,7 @@ impl State {
     }
 }
 
-/// A name, and the library that has it.
+/// A name, and the library of this name.
 pub(crate) type Changed = (Arc<[u8]>, Option<Library>);
 
 /// A view of the libraries.
@@ -178,7 +180,7 @@ pub(crate) type Changed = (Arc<[u8]>, Option<Library>);
 pub(crate) enum Seen {
     /// The committed libraries, for all clients.
     Committed,
-    /// What the changing unit sees.
+    /// The libraries as the changing unit sees them.
     Newest,
 }
 
@@ -231,7 +233,7 @@ impl Libraries {
         Ok(())
     }
 
-    /// Writes their items.
+    /// Writes the items of the libraries.
     pub(super) fn put_items(&self, to: &mut Vec<u8>) {
         for library in self.state().all.values() {
             put_library(&library.name, &library.code, to);

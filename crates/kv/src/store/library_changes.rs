@@ -32,13 +32,13 @@ impl Store {
         self.libraries.state().gone(changes)
     }
 
-    /// Bytes of memory that they take, including libraries that a unit under way is about to
+    /// Bytes of memory that libraries take, including libraries that a unit under way is about to
     /// replace.
     pub(crate) fn library_bytes(&self) -> usize {
         self.libraries.state().bytes()
     }
 
-    /// How often they were changed.
+    /// How many times the libraries were changed.
     pub(crate) fn library_changes(&self, seen: Seen) -> u64 {
         match seen {
             Seen::Committed => self.libraries.committed.load(Acquire),
@@ -54,7 +54,8 @@ impl Store {
 }
 
 impl View<'_, '_> {
-    /// Puts a library in, in the place of what has its name. The locks of all shards are held.
+    /// Puts a library in, in the place of a library of the same name. The locks of all shards are
+    /// held.
     ///
     /// # Errors
     /// There are too many, and nothing has changed.

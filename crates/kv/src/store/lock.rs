@@ -94,7 +94,7 @@ impl fmt::Debug for ShardGuard<'_> {
     }
 }
 
-/// What each thread holds.
+/// The locks that each thread holds.
 #[cfg(debug_assertions)]
 mod held {
     use std::cell::RefCell;

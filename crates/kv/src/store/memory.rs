@@ -54,13 +54,13 @@ const ADDR: usize = (1 << 48) - 1;
 const EXPIRES: usize = 1 << 48;
 const TAG_SHIFT: u32 = 49;
 
-/// A key, its value, and when it expires.
+/// A key, its value, and its deadline.
 pub(crate) struct Entry(NonNull<u8>);
 
 // SAFETY: an entry owns its bytes and its boxed value alone, and values may be sent.
 unsafe impl Send for Entry {}
 
-/// What an entry's first bytes say.
+/// The meaning of an entry's first bytes.
 #[derive(Clone, Copy)]
 struct Head {
     flags: u8,
@@ -383,8 +383,8 @@ impl Entry {
             match self.boxed() {
                 Some(value) => {
                     moved.set_boxed(value.as_ptr());
-                    // The old entry is not its owner any more.
-                    // SAFETY: the pointer is overwritten with null, which drops as nothing.
+                    // The old entry does not own the box any more. SAFETY: the pointer is
+                    // overwritten with null, which drops as nothing.
                     unsafe { self.boxed_at().write_unaligned(std::ptr::null_mut()) };
                 }
                 None => moved.write(new.value_at(), self.slice(head.value_at(), head.value_len)),
@@ -397,7 +397,7 @@ impl Entry {
         }
     }
 
-    /// What [`set_epoch`](Entry::set_epoch) was given last; false at first.
+    /// The last value given to [`set_epoch`](Entry::set_epoch); false at first.
     #[inline]
     pub(crate) fn epoch(&self) -> bool {
         self.slice(0, 1)[0] & EPOCH != 0
@@ -409,7 +409,7 @@ impl Entry {
         self.write(0, &[flags | if epoch { EPOCH } else { 0 }]);
     }
 
-    /// How its string came to be.
+    /// The form of the entry's string: how it was made.
     pub(crate) fn form(&self) -> Form {
         match self.slice(0, 1)[0] {
             flags if flags & EDITED != 0 => Form::Edited,
@@ -439,14 +439,14 @@ impl Entry {
         self.write(1, &clock.to_le_bytes()[..3]);
     }
 
-    /// Bytes of memory that it takes, as the allocator rounds them, without what its value owns
-    /// elsewhere.
+    /// Bytes of memory that the entry takes, as the allocator rounds them, without the memory that
+    /// its value owns elsewhere.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         block(self.head().size())
     }
 
-    /// Bytes of memory that its value owns elsewhere.
+    /// Bytes of memory that the entry's value owns elsewhere.
     #[inline]
     pub(crate) fn owned_bytes(&self) -> usize {
         if self.head().is_boxed() {

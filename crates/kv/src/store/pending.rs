@@ -33,7 +33,7 @@ pub(crate) struct Pending {
     touched_all: bool,
     /// The libraries of functions were.
     libraries: bool,
-    /// A command runs: what it changes is not in `units` yet.
+    /// Whether a command runs: its changes are not in `units` yet.
     runs: bool,
     /// The unit of the transaction or script that runs is not held up any more, as it could not be taken back.
     grows: bool,
@@ -69,7 +69,7 @@ impl<'s> Guards<'s> {
         })
     }
 
-    /// Sees to it that there is room for a unit that costs so much.
+    /// Reserves room for a unit of this cost.
     pub(crate) fn reserve(&mut self, bytes: usize, stamp: u64) -> Result<(), NoRoom> {
         let store = self.store();
         let Some(effects) = self.effects() else {
@@ -140,7 +140,7 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// Whether the unit has something in it already.
+    /// Whether the unit has a change already.
     pub(crate) fn is_midway(&self) -> bool {
         self.pending
             .as_ref()
@@ -188,7 +188,7 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// Commits what is closed, while the locks are held.
+    /// Commits the closed units, while the locks are held.
     pub(crate) fn commit(&mut self) {
         let Some(mut pending) = self.pending.take() else {
             return;
@@ -249,7 +249,7 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// Gives back what was promised and is not used.
+    /// Gives back promised bytes that were not used.
     pub(super) fn give_back(&mut self) {
         self.end_growing();
         let Some(pending) = self.pending.take() else {
@@ -278,7 +278,7 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// Adds what a command has done to its unit.
+    /// Adds a command's changes to its unit.
     pub(crate) fn did(&mut self, db: u16, args: &[&[u8]], stamp: u64) {
         debug_assert!(self.pending.is_some(), "a command that writes has reserved");
         self.pending(stamp).units.command(db, args);
@@ -300,7 +300,8 @@ impl<'s> Guards<'s> {
         pending.barrier = pending.barrier.max(ticket);
     }
 
-    /// Has clients that hear of this key wait until its last change has settled. Its shard is held.
+    /// Has clients that hear of this key wait until its last change has settled. The caller holds
+    /// the shard of the key.
     #[inline]
     pub(crate) fn heed(&mut self, hash: u64, settled: u64, stamp: u64) {
         let at = self.store().shard_of(hash);

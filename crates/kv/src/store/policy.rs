@@ -1,4 +1,4 @@
-//! What happens when memory is short.
+//! How the store acts when memory is short.
 
 /// Which keys go when `maxmemory` is reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Policy {
         )
     }
 
-    /// Whether it asks how often keys are used, rather than when they last were.
+    /// Whether the policy asks how often keys are used, rather than when they last were.
     #[inline]
     #[must_use]
     pub fn counts_uses(self) -> bool {

@@ -61,7 +61,8 @@ pub struct Runner<'s> {
     shut_out_watches: Vec<Watch>,
     /// The client wants its reads not to count as uses (CLIENT NO-TOUCH).
     pub no_touch: bool,
-    /// What finds the hook of mutations busy is not refused but comes back as [`Ran::Later`].
+    /// A command that finds the hook of mutations busy is not refused but comes back as
+    /// [`Ran::Later`].
     pub patient: bool,
     /// When what is run was run first, if it is run again: milliseconds since 1970.
     pub(crate) first_ms: Option<u64>,
@@ -70,7 +71,7 @@ pub struct Runner<'s> {
     owed: i64,
     /// Hashes of the commands asked for ahead, in the order of their places in memory.
     ahead: Vec<Hashed>,
-    /// The first of them whose command has not run.
+    /// The index of the first announced command that has not run.
     ahead_next: usize,
 }
 
@@ -85,13 +86,13 @@ enum Called {
     Outside,
 }
 
-/// What became of a waiting command whose key has become ready.
+/// How a waiting command ended whose key has become ready.
 enum Served {
     /// The waiter goes on waiting.
     Waits,
     /// The waiter's reply waits for this ticket.
     Answered(u64),
-    /// There is no room for its effect just now.
+    /// The log has no room for the command's effect just now.
     Later,
 }
 
@@ -175,7 +176,7 @@ impl<'s> Runner<'s> {
     /// up for what it adds.
     #[inline(always)]
     fn ran(&mut self, called: Called, before: Option<i64>, reply: &mut Reply) -> Ran {
-        // A command that waits needs its locks.
+        // A command that waits needs the locks of its keys.
         if let Some(before) = before
             && !matches!(called, Called::Blocked(_))
         {
@@ -205,8 +206,8 @@ impl<'s> Runner<'s> {
         Ran::Done
     }
 
-    /// Lets go of the locks of a script that runs beside the loops, until its next command. Its keys are kept until the
-    /// [end](Runner::end).
+    /// Lets go of the locks of a script that runs beside the loops, until its next command. The keys of the script are
+    /// kept until the [end](Runner::end).
     pub fn leave(&mut self) {
         self.guards.leave();
     }
@@ -246,7 +247,7 @@ impl<'s> Runner<'s> {
         reply: &mut Reply,
     ) -> Ran {
         let store = self.guards.store();
-        // A transaction has reserved before it began.
+        // A transaction has reserved its room before it began.
         if spec.is_write() && !self.in_transaction {
             self.guards.removes = spec.removes(args);
             if let Err(why) = self.guards.reserve(store.bound(spec, args), self.now_ms) {
@@ -277,8 +278,9 @@ impl<'s> Runner<'s> {
         self.ran(called, backlog.then_some(before), reply)
     }
 
-    /// Reserves what these commands may change, for them to run as one unit. To be called before
-    /// [`begin`](Runner::begin), or to be [given up](Runner::give_up); lets go of no lock.
+    /// Reserves room in the log for the changes of these commands, which run as one unit. To be
+    /// called before [`begin`](Runner::begin), or to be [given up](Runner::give_up); lets go of no
+    /// lock.
     ///
     /// # Errors
     /// There is no room for the commands, and nothing has happened.
@@ -332,7 +334,7 @@ impl<'s> Runner<'s> {
     /// Reserves a little, as any command that writes does: whether it makes sense to take locks for one.
     ///
     /// # Errors
-    /// The log does not take it.
+    /// The error that the log does not take the change.
     pub fn reserve_some(&mut self) -> Result<(), NoRoom> {
         // The unit may be one that makes room.
         self.guards.removes = true;
@@ -401,7 +403,7 @@ impl<'s> Runner<'s> {
             self.guards.release();
             self.guards.met_kept = false;
             if self.guards.store().is_kept.load(Relaxed) {
-                // The command would come to what is kept.
+                // The command would need keys that a script keeps.
                 self.guards.shut();
                 return;
             }
@@ -410,7 +412,8 @@ impl<'s> Runner<'s> {
         self.guards.hold(&shards);
     }
 
-    /// The hash of a key, if it was asked for ahead. Keys come in their order.
+    /// The hash of a key, if it was asked for ahead. The keys of a command are asked for in their
+    /// order.
     #[inline]
     fn known(&mut self, key: &[u8]) -> Option<u64> {
         while let Some(next) = self.ahead.get(self.ahead_next)
@@ -502,8 +505,8 @@ impl<'s> Runner<'s> {
         blocked.map_or(Called::Done, Called::Blocked)
     }
 
-    /// Takes the locks of these shards at once, of which no other thread has use, so that commands
-    /// that follow find them held.
+    /// Takes the locks of these shards at once, which no other thread needs, so that the following
+    /// commands find them held.
     pub(crate) fn hold(&mut self, shards: &ShardSet) {
         self.guards.hold(shards);
     }
@@ -616,7 +619,7 @@ impl<'s> Runner<'s> {
         for watch in watches {
             let hash = store.hash(&watch.place.1);
             if store.last_ticket() > settled {
-                // Whether the transaction runs says whether it was changed.
+                // Whether the transaction runs shows whether the key was changed.
                 self.guards.heed(hash, settled, self.now_ms);
             }
             let shard = self.guards.shard(store.shard_of(hash));
@@ -667,7 +670,8 @@ impl<'s> Runner<'s> {
     /// Lets the command that has just come back blocked wait.
     pub fn wait(&mut self, waiter: &Arc<Waiter>) {
         let store = self.guards.store();
-        // The locks of its keys are held: a later waiter has a greater number on each of them.
+        // The locks of the waiter's keys are held: a later waiter has a greater number on each of
+        // them.
         waiter
             .number
             .store(store.waits.fetch_add(1, Relaxed), Relaxed);
@@ -757,7 +761,7 @@ impl<'s> Runner<'s> {
         queue.of_kind(kind).next().cloned()
     }
 
-    /// Runs a waiting command; whether it waits no more.
+    /// Runs a waiting command; returns whether its wait has ended.
     fn serve_one(&mut self, waiter: &Arc<Waiter>, key: &[u8]) -> bool {
         let args: Vec<&[u8]> = waiter.args.iter().map(|arg| &arg[..]).collect();
         let store = self.guards.store();
@@ -852,7 +856,8 @@ impl<'s> Runner<'s> {
     /// made room for all its commands before it began.
     fn has_room(&mut self) -> bool {
         if self.first_ms.is_some() {
-            // What went for lack of memory then is in the log, too, and nothing else is to go.
+            // The keys that were evicted for the lack of memory are in the log too, and the replay
+            // evicts no other keys.
             return true;
         }
         self.guards.tell();
@@ -860,8 +865,8 @@ impl<'s> Runner<'s> {
     }
 
     /// Makes room for commands that will run as one, before their locks are taken; false if they
-    /// must not run, for lack of memory. The memory that they add is estimated from their arguments.
-    /// Releases all locks.
+    /// must not run, for lack of memory. The memory that the commands add is estimated from their
+    /// arguments. Releases all locks.
     #[must_use]
     pub fn make_room<'x>(
         &mut self,
@@ -870,7 +875,7 @@ impl<'s> Runner<'s> {
         if self.guards.store().maxmemory() == 0 {
             return true;
         }
-        /// Bytes that an argument takes beside its own, about.
+        /// Bytes that an argument takes beside its text, about.
         const EACH: usize = 32;
         let mut needed = None;
         for (_, args) in commands.filter(|(spec, args)| spec.needs_memory(args)) {
@@ -943,7 +948,8 @@ impl Store {
         Runner::new(self, 0, 0).following(now_ms)
     }
 
-    /// Whether it waits still: if not, its reply was delivered. No runner of the caller may hold locks.
+    /// Whether the command waits still: if not, its reply was delivered. No runner of the caller may
+    /// hold locks.
     #[must_use]
     pub fn is_waiting(&self, waiter: &Arc<Waiter>) -> bool {
         let mut guards = Guards::new(self);
@@ -951,8 +957,8 @@ impl Store {
         !waiter.is_over()
     }
 
-    /// Ends a wait early; whether it was still waiting. If not, its reply was delivered. No runner
-    /// of the caller may hold locks.
+    /// Ends a wait early; returns whether the command was still waiting. If not, the command's
+    /// reply was delivered. No runner of the caller may hold locks.
     #[must_use]
     pub fn cancel(&self, waiter: &Arc<Waiter>) -> bool {
         let mut guards = Guards::new(self);

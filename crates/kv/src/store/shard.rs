@@ -144,8 +144,8 @@ impl Shard {
         true
     }
 
-    /// Has a large value freed later, when it is not needed any more. Its bytes are not this
-    /// shard's any more.
+    /// Has a large value freed later, when it is not needed any more. The bytes of the value are
+    /// not this shard's any more.
     pub(crate) fn bury(&mut self, value: Option<Value>) {
         let Some(value) = value else {
             return;

@@ -180,7 +180,7 @@ impl Table {
         self.bucket(at).slots[i].as_ref()
     }
 
-    /// The caller leaves the key as it is.
+    /// Finds an entry for changes; the caller must not change the key.
     #[inline]
     pub(crate) fn find_mut(&mut self, hash: u64, key: &[u8]) -> Option<&mut Entry> {
         let (at, i) = self.position(hash, key)?;
@@ -431,7 +431,7 @@ impl Table {
         }
     }
 
-    /// Bytes of memory that it takes without its entries.
+    /// Bytes of memory that the table takes without its entries.
     pub(crate) fn bytes(&self) -> usize {
         let lists = self.segments.capacity() + self.spill.capacity();
         (self.segments.len() + self.spill.len()) * block_of::<Segment>(1)

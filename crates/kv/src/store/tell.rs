@@ -20,7 +20,7 @@ impl Store {
         &self.tracking
     }
 
-    /// Tells a client from now on of changes of what it [reads](Runner::track).
+    /// From now on tells a client of changes of the keys that it [reads](Runner::track).
     pub fn begin_tracking(&self, tracker: &Arc<Tracker>) {
         let trackers = self.tracking.trackers.write();
         let mut trackers = trackers.unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +126,7 @@ impl Store {
         shard.note_observers();
     }
 
-    /// Tells what was changed with this ticket.
+    /// Tells clients of the changes with this ticket.
     #[cold]
     pub(super) fn tell_untold(&self, untold: Untold, ticket: u64) {
         if untold.all {
@@ -144,7 +144,7 @@ impl Store {
 }
 
 impl Guards<'_> {
-    /// Tells what was changed, or keeps it for the commit.
+    /// Tells clients of the changes, or keeps them for the commit.
     #[cold]
     pub(super) fn tell_or_keep(&mut self, untold: Untold) {
         match &mut self.pending {

@@ -44,7 +44,7 @@ impl Store {
         self.frequency.log_factor.load(Relaxed)
     }
 
-    /// Changes it; 0 has every use raise the count.
+    /// Changes the factor; with 0 every use raises the count.
     pub fn set_lfu_log_factor(&self, factor: u32) {
         self.frequency.log_factor.store(factor, Relaxed);
     }
@@ -55,7 +55,7 @@ impl Store {
         self.frequency.decay_min.load(Relaxed)
     }
 
-    /// Changes it; 0 has counts never fall.
+    /// Changes the time; with 0 counts never fall.
     pub fn set_lfu_decay_min(&self, minutes: u32) {
         self.frequency.decay_min.store(minutes, Relaxed);
     }

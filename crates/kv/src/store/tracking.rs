@@ -36,7 +36,7 @@ pub(super) const SWEEP_MIN: usize = 1 << 20;
 /// Notes that one visit of a shard takes away where there are too many.
 pub(super) const EVICTIONS_A_VISIT: usize = 1024;
 
-/// Lets a client know that something waits for it.
+/// Tells a client that messages wait for it.
 pub trait Notify: Send + Sync {
     /// The client is to [take](Tracker::take) what waits. Called under locks of the store: be
     /// quick, and do not call it.
@@ -46,7 +46,7 @@ pub trait Notify: Send + Sync {
 /// A client that wants to be told of changes.
 pub struct Tracker {
     pub(super) client: u64,
-    /// Whether it is also told of its own changes.
+    /// Whether the client is also told of its own changes.
     pub(super) own_too: AtomicBool,
     pub(super) over: AtomicBool,
     pub(super) pending: Mutex<Pending>,
@@ -94,12 +94,12 @@ impl Tracker {
         self.noted_bytes() + self.pending().bytes
     }
 
-    /// Bytes of memory of its notes alone.
+    /// Bytes of memory of the client's notes alone.
     pub(super) fn noted_bytes(&self) -> usize {
         self.noted.load(Relaxed).max(0) as usize
     }
 
-    /// Has the client told otherwise, of what it has read before too.
+    /// Changes where and how the client is told, also of the keys that it has read before.
     pub fn change(self: &Arc<Tracker>, own_too: bool, to: Box<dyn Notify>) {
         self.own_too.store(own_too, Relaxed);
         *self.to.lock().unwrap_or_else(PoisonError::into_inner) = to;
@@ -177,7 +177,7 @@ impl fmt::Debug for Tracker {
 /// The clients that have read a key. The first pays for the note, each other one for its place in it.
 pub(crate) type Trackers = Vec<Arc<Tracker>>;
 
-/// What each client in a note pays, in their order; `len` is the length of the key.
+/// The price that each client in a note pays, in their order; `len` is the length of the key.
 pub(super) fn prices(len: usize) -> impl Iterator<Item = i64> {
     let first = (NOTE + len) as i64;
     std::iter::once(first).chain(std::iter::repeat(READER as i64))
@@ -196,9 +196,9 @@ pub(super) struct Untold {
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) place: Place,
-    /// The client that has changed it.
+    /// The client that has changed the key.
     pub(super) by: u64,
-    /// The clients that have read it.
+    /// The clients that have read the key.
     pub(super) trackers: Trackers,
     /// Clients with a prefix of this key are told too.
     pub(super) broadcasts: bool,
@@ -255,7 +255,7 @@ pub(super) struct Prefixes {
     pub(super) lengths: BTreeMap<usize, usize>,
 }
 
-/// What all shards know of clients that are told.
+/// The state of tracking that all shards share.
 #[derive(Debug)]
 pub struct Tracking {
     pub(super) trackers: RwLock<BTreeMap<u64, Arc<Tracker>>>,

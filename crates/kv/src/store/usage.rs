@@ -40,7 +40,7 @@ pub(crate) struct Use<'s> {
 }
 
 impl Use<'_> {
-    /// Notes it where there is a key.
+    /// Notes a use of a key that exists.
     #[inline]
     pub(crate) fn note(self, entry: &mut Entry) {
         if self.clock & COUNTS != 0 {
@@ -50,7 +50,7 @@ impl Use<'_> {
         }
     }
 
-    /// Notes it where there was no key.
+    /// Notes a use of a key that was just made.
     #[inline]
     pub(crate) fn begin(self, entry: &mut Entry) {
         let first = match self.clock & COUNTS {

@@ -15,13 +15,13 @@ pub enum Value {
     Shared(Arc<Vec<u8>>),
     /// Elements in order.
     List(List),
-    /// Fields and their values.
+    /// A hash: fields and their values.
     Hash(Hash),
     /// Members without order.
     Set(Set),
     /// Members ordered by score.
     ZSet(ZSet),
-    /// Entries ordered by id, and groups that read them.
+    /// A stream: entries ordered by id, and groups that read them.
     Stream(Box<Stream>),
 }
 
@@ -32,13 +32,13 @@ pub enum ValueRef<'a> {
     Str(&'a [u8]),
     /// Elements in order.
     List(&'a List),
-    /// Fields and their values.
+    /// A hash: fields and their values.
     Hash(&'a Hash),
     /// Members without order.
     Set(&'a Set),
     /// Members ordered by score.
     ZSet(&'a ZSet),
-    /// Entries ordered by id, and groups that read them.
+    /// A stream: entries ordered by id, and groups that read them.
     Stream(&'a Stream),
 }
 
@@ -49,13 +49,13 @@ pub enum Kind {
     Str,
     /// Elements in order.
     List,
-    /// Fields and their values.
+    /// A hash: fields and their values.
     Hash,
     /// Members without order.
     Set,
     /// Members ordered by score.
     ZSet,
-    /// Entries ordered by id, and groups that read them.
+    /// A stream: entries ordered by id, and groups that read them.
     Stream,
 }
 
@@ -99,7 +99,7 @@ impl Value {
         }
     }
 
-    /// Bytes of memory that it owns, as the allocator gives it.
+    /// Bytes of memory that the value owns, in sizes of the allocator.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -114,7 +114,8 @@ impl Value {
         }
     }
 
-    /// Whether it is a collection without elements, which no key may hold; a stream may have none.
+    /// Whether the value is a collection without elements, which no key may hold; a stream may be
+    /// empty.
     #[must_use]
     pub fn is_void(&self) -> bool {
         match self {
@@ -227,7 +228,7 @@ pub trait Collection: Default + Clone + 'static {
     const KIND: Kind;
     /// Borrows a value as this type, if it is of this type.
     fn of(value: ValueRef<'_>) -> Option<&Self>;
-    /// This type out of a value.
+    /// The value as this type, if it has this type.
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
     /// As a value.
     fn into_value(self) -> Value;

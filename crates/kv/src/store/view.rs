@@ -1,4 +1,5 @@
-//! What a command sees of the store: the keys that it names, in its database, under their locks.
+//! A command's view of the store: the keys that the command names, in its database, under their
+//! locks.
 
 use std::mem;
 
@@ -13,7 +14,7 @@ use super::tracking::Untold;
 use super::value::{Collection, Kind, Value, ValueRef};
 use crate::commands::{Error, Signature};
 
-/// What happens to a key's deadline when its value is replaced.
+/// Whether a key keeps its deadline when its value is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     /// The key lives for ever.
@@ -26,9 +27,9 @@ pub enum Deadline {
 
 /// The keys of one database, as far as the running command named them.
 ///
-/// Keys past their time are not seen. Every change notifies watchers and waiters, counts memory,
-/// and marks the command as one that had an effect; collections that end up empty are removed. So
-/// a command has nothing to do beside reading and changing values.
+/// Expired keys are not seen. Every change notifies watchers and waiters, counts memory, and marks
+/// the command as one that had an effect; collections that end up empty are removed. So a command
+/// has nothing to do beside reading and changing values.
 pub struct View<'a, 's> {
     pub(crate) guards: &'a mut Guards<'s>,
     pub(crate) db: u16,
@@ -41,14 +42,14 @@ pub struct View<'a, 's> {
     pub(crate) ready: &'a mut Ready,
     /// The client asked not to be counted as a user of the keys it reads.
     pub(crate) no_touch: bool,
-    /// All locks that its commands need are held, and are kept.
+    /// Whether the locks of all the transaction's keys are held, and are kept.
     pub(crate) in_transaction: bool,
     /// The command that runs.
     pub(crate) spec: &'static Signature,
 }
 
 impl<'s> View<'_, 's> {
-    /// How large collections may be in their small forms.
+    /// The sizes up to which collections keep their small forms.
     #[must_use]
     pub fn limits(&self) -> &'s Limits {
         self.guards.store().limits()
@@ -190,8 +191,8 @@ impl<'s> View<'_, 's> {
         self.peek_value(key).map(|value| value.kind())
     }
 
-    /// Changes the collection of a key if it exists. `change` answers whether it changed anything,
-    /// and what the caller is to have. A collection that is empty afterwards is removed.
+    /// Changes the collection of a key if the key exists. `change` answers whether it changed
+    /// anything, and what the caller is to have. A collection that is empty afterwards is removed.
     ///
     /// # Errors
     /// The key holds another type.
@@ -283,7 +284,7 @@ impl<'s> View<'_, 's> {
         }
     }
 
-    /// Changes the bytes of a key's string in place, if the key exists. Its deadline stays.
+    /// Changes the bytes of a key's string in place, if the key exists. The key's deadline stays.
     ///
     /// # Errors
     /// The key holds another type, or what `change` says; then nothing has changed.
@@ -337,7 +338,7 @@ impl<'s> View<'_, 's> {
         self.changed(key);
     }
 
-    /// Removes a key; whether it existed. A large value is freed later.
+    /// Removes a key; returns whether the key existed. A large value is freed later.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let db = self.db;
         let (hash, shard) = self.live(key);
@@ -365,7 +366,7 @@ impl<'s> View<'_, 's> {
     }
 
     /// Says when a key expires, or that it lives for ever; whether it exists. A time that has
-    /// passed removes it.
+    /// passed removes the key.
     pub fn set_deadline_ms(&mut self, key: &[u8], at: Option<u64>) -> bool {
         if at.is_some_and(|at| at <= self.now_ms) {
             return self.remove(key);
@@ -380,7 +381,7 @@ impl<'s> View<'_, 's> {
         true
     }
 
-    /// Notes a use of a key; whether it exists.
+    /// Notes a use of a key; returns whether the key exists.
     pub fn touch(&mut self, key: &[u8]) -> bool {
         let (db, used) = (self.db, self.usage());
         let (hash, hidden, shard) = self.live_or_hidden(key);

@@ -21,10 +21,10 @@ use super::value::Kind;
 use crate::commands::Signature;
 use crate::reply::{Proto, Reply};
 
-/// What a blocking command waits for.
+/// The keys for which a blocking command waits.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// Any of these keys.
+    /// The keys of which any one ends the wait.
     pub keys: Vec<Vec<u8>>,
     /// The type that the key has to have.
     pub kind: Kind,
@@ -37,7 +37,7 @@ pub struct Blocked {
     /// stream is removed. If one reader of a group finds nothing, the other readers of that group
     /// find nothing either.
     pub group: Option<Vec<u8>>,
-    /// The arguments that it goes on with, if they are others.
+    /// The arguments with which the command goes on, if they differ.
     pub instead: Option<Vec<Vec<u8>>>,
 }
 
@@ -51,7 +51,7 @@ pub enum Nothing {
 }
 
 impl Nothing {
-    /// Writes it.
+    /// Writes the reply.
     pub fn write(self, reply: &mut Reply) {
         match self {
             Nothing::Bulk => reply.null(),
@@ -67,8 +67,8 @@ pub trait Deliver: Send + Sync {
     fn deliver(&self, reply: Vec<u8>, ticket: u64);
 
     /// The wait is over, and the command has done nothing: there is no room for its effect just
-    /// now. The waiter runs it again a little later if it can; others hear that. Called as
-    /// [`deliver`](Deliver::deliver).
+    /// now. The waiter runs the command again a little later if it can; other waiters learn that.
+    /// Called as [`deliver`](Deliver::deliver).
     fn try_again(&self) {
         self.deliver(format!("-{}\r\n", NoRoom::Busy).into(), 0);
     }
@@ -85,7 +85,7 @@ pub trait Deliver: Send + Sync {
 pub struct Waiter {
     pub(crate) blocked: Blocked,
     pub(crate) signature: &'static Signature,
-    /// The command itself, which only what runs it knows.
+    /// The command itself; only the code that runs it knows the type.
     pub(crate) command: &'static (dyn Any + Send + Sync),
     pub(crate) db: u16,
     pub(crate) args: Vec<Vec<u8>>,
@@ -156,7 +156,7 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     by_kind: BTreeMap<(Kind, u64), Arc<Waiter>>,
-    /// How many of them are told when the key goes.
+    /// How many of the waiters are told when the key is removed.
     grouped: usize,
 }
 
@@ -167,13 +167,13 @@ impl Queue {
         self.grouped += usize::from(before.is_none() && waiter.blocked.group.is_some());
     }
 
-    /// Removes one, if it is there.
+    /// Removes a waiter, if it is in the list.
     pub(crate) fn remove(&mut self, waiter: &Waiter) {
         let before = self.by_kind.remove(&waiter.place());
         self.grouped -= usize::from(before.is_some_and(|gone| gone.blocked.group.is_some()));
     }
 
-    /// Whether any of them is told when the key goes.
+    /// Whether any waiter is told when the key is removed.
     pub(crate) fn heeds_absence(&self) -> bool {
         self.grouped > 0
     }

@@ -4,7 +4,7 @@
 
 use super::place::Place;
 
-/// A key as it was when a client began to watch it. End it with
+/// A key as it was when a client began to watch it. End the watch with
 /// [`Store::unwatch`](super::Store::unwatch) or a transaction.
 #[derive(Debug)]
 pub struct Watch {

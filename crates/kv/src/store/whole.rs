@@ -1,6 +1,5 @@
-//! What commands do with whole databases. Commands that change all keys hold the locks of all
-//! shards; other commands go from shard to shard with one lock at a time, unless they run in a
-//! transaction.
+//! Commands on whole databases. Commands that change all keys hold the locks of all shards; other
+//! commands go from shard to shard with one lock at a time, unless they run in a transaction.
 
 use super::effect::Gone;
 use super::place::Place;
@@ -14,7 +13,7 @@ impl View<'_, '_> {
         self.guards.store().shards.len()
     }
 
-    /// A shard, with its lock and no other unless more are held already.
+    /// Locks a shard, after the release of other shards unless several are held already.
     fn enter(&mut self, at: usize) -> &Shard {
         self.guards.hold_one(at);
         self.guards.peek(at)
@@ -44,8 +43,8 @@ impl View<'_, '_> {
 
     /// Shows the keys of some buckets from `cursor` on, about `count` of them and at most ten times
     /// as many buckets; returns where to go on, 0 at the end. From 0 to 0, every key that is there
-    /// all the time is shown at least once, whatever happens in between. Keys past their time are
-    /// not shown, but remembered for [`drop_expired`](View::drop_expired).
+    /// all the time is shown at least once, whatever happens in between. Keys whose deadline has
+    /// passed are not shown, but remembered for [`drop_expired`](View::drop_expired).
     pub fn scan(
         &mut self,
         cursor: u64,
@@ -86,7 +85,7 @@ impl View<'_, '_> {
         within * shards + at as u64
     }
 
-    /// Removes the keys past their time that the last scan has met.
+    /// Removes the expired keys that the last scan has met.
     pub fn drop_expired(&mut self) {
         let store = self.guards.store();
         let (db, now_ms) = (self.db, self.now_ms);
@@ -112,7 +111,7 @@ impl View<'_, '_> {
 
     /// A key, by chance; `None` if there are none.
     pub fn random_key(&mut self, rng: &mut fastrand::Rng) -> Option<Vec<u8>> {
-        /// Keys past their time that are passed over before one is good enough to be removed.
+        /// Expired keys that are skipped before any key is taken.
         const TRIES: usize = 100;
         let (db, now_ms) = (self.db, self.now_ms);
         let lens: Vec<usize> = (0..self.shards())
@@ -138,7 +137,7 @@ impl View<'_, '_> {
         None
     }
 
-    /// Removes all keys of this database. Their memory is freed later, in steps.
+    /// Removes all keys of this database. The memory of the keys is freed later, in steps.
     pub fn flush(&mut self) {
         let db = self.db;
         let store = self.guards.store();

@@ -36,7 +36,7 @@ pub(super) struct Blocks {
     /// Set while a snapshot writes the list down as it was.
     frozen: Option<Box<Numbered>>,
     len: usize,
-    /// Bytes that it would take in a listpack.
+    /// Bytes that the list would take in a listpack.
     listed: usize,
     /// Bytes of memory of all blocks.
     heap: usize,
@@ -297,7 +297,7 @@ impl Blocks {
         true
     }
 
-    /// Whether what is counted is there.
+    /// Checks the counts against the elements.
     #[cfg(test)]
     pub(super) fn check(&self) {
         assert!(self.blocks.iter().all(|block| block.len() > 0));

@@ -18,8 +18,9 @@ pub struct SetFit {
     pub packed: Fit,
 }
 
-/// For lists: the number that Redis knows as `list-max-listpack-size`. Up from 1 it is the most elements
-/// of a listpack, which then has at most 8 KiB; -1 to -5 are 4 to 64 KiB. 0 is as 1, and below -5 as -5.
+/// For lists: the number that Redis knows as `list-max-listpack-size`. A value from 1 up is the most
+/// elements of a listpack, which then has at most 8 KiB; -1 to -5 stand for 4 to 64 KiB. 0 is as 1, and
+/// below -5 as -5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListFit(pub i32);
 

@@ -1,5 +1,4 @@
-//! A collection as it was at one instant, handed out in pieces while the collection goes on
-//! changing.
+//! A collection at one instant, handed out in pieces while the collection goes on changing.
 //!
 //! The one idea: elements are numbered in groups. A command that changes a group for the first time
 //! puts the old content aside; the walk that writes the collection down takes what was put aside,
@@ -71,7 +70,7 @@ impl Frozen {
         self.pieces.extend(pieces);
     }
 
-    /// Takes what was put aside; how many bytes.
+    /// Takes the elements that were put aside; returns their bytes.
     pub(super) fn take(&mut self, to: &mut Vec<Piece>) -> usize {
         let bytes = self.pieces.iter().map(|piece| piece.bytes.len()).sum();
         self.queued.fetch_sub(bytes, Relaxed);

@@ -27,7 +27,7 @@ enum Form {
     Table(Box<Table<Pairs, 2>>),
 }
 
-/// Fields and their values.
+/// A hash: fields and their values.
 #[derive(Clone, Debug)]
 pub struct Hash {
     form: Form,
@@ -73,7 +73,7 @@ impl Hash {
         self.len() == 0
     }
 
-    /// The name of its encoding, as OBJECT ENCODING answers.
+    /// The name of the hash's encoding, as OBJECT ENCODING answers.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
         match self.form {
@@ -119,7 +119,7 @@ impl Hash {
         }
     }
 
-    /// Gives back what was [reserved](Hash::reserve) for fields that came twice.
+    /// Gives back memory that was [reserved](Hash::reserve) for fields that came twice.
     pub fn trim(&mut self) {
         if let Form::Packed(packed) = &mut self.form {
             packed.trim();
@@ -167,7 +167,7 @@ impl Hash {
         self.form = Form::Table(Box::new(table));
     }
 
-    /// Takes a field out; whether it was there.
+    /// Removes a field; returns whether the field was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         match &mut self.form {
             Form::Packed(packed) => {
@@ -181,7 +181,7 @@ impl Hash {
         }
     }
 
-    /// Shows every field with its value.
+    /// Calls `show` with every field and its value.
     pub fn each(&self, mut show: impl FnMut(&[u8], &[u8])) {
         match &self.form {
             Form::Packed(packed) => {

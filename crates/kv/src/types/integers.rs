@@ -55,7 +55,7 @@ impl Integers {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Where a number is, or where it would be.
+    /// The place of a number, or the place where it would be inserted.
     fn find(&self, n: i64) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -73,7 +73,7 @@ impl Integers {
         self.find(n).is_ok()
     }
 
-    /// Adds a number; whether it is new.
+    /// Adds a number; returns whether it is new.
     pub(super) fn insert(&mut self, n: i64) -> bool {
         let Err(at) = self.find(n) else {
             return false;
@@ -93,7 +93,7 @@ impl Integers {
         true
     }
 
-    /// Takes a number out; whether it was there.
+    /// Removes a number; returns whether it was there.
     pub(super) fn remove(&mut self, n: i64) -> bool {
         let Ok(at) = self.find(n) else {
             return false;

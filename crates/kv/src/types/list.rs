@@ -63,7 +63,7 @@ impl List {
         self.len() == 0
     }
 
-    /// The name of its encoding, as OBJECT ENCODING answers.
+    /// The name of the list's encoding, as OBJECT ENCODING answers.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
         match &self.form {
@@ -89,7 +89,7 @@ impl List {
         }
     }
 
-    /// These elements are about to be added.
+    /// Prepares the list for these elements, which are about to be added.
     pub fn expect(&mut self, elements: &[&[u8]], fit: ListFit) {
         let more: usize = elements.iter().map(|element| element.len()).sum();
         let len = self.len() + elements.len();
@@ -265,7 +265,8 @@ impl List {
         self.parts().rev().flat_map(|block| block.iter().rev())
     }
 
-    /// How many blocks it has: the numbers of [`Piece`]s are below that when it is frozen.
+    /// How many blocks the list has: the numbers of [`Piece`]s are below that when the list is
+    /// frozen.
     pub(crate) fn block_count(&self) -> usize {
         match &self.form {
             Form::Packed(_) => 1,
@@ -347,7 +348,7 @@ mod tests {
         }
     }
 
-    /// What Redis does, found out by asking it.
+    /// Redis's behaviour, found out by asking a Redis server.
     #[test]
     fn the_encoding_follows_the_size() {
         let of = |fit: i32, elements: &[&[u8]], at_once: bool| {

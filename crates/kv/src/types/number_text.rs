@@ -100,7 +100,7 @@ pub(super) struct Hexadecimal {
     pub(super) sticky: bool,
 }
 
-/// Reads what is behind `0x`.
+/// Reads the digits behind `0x`.
 pub(super) fn hexadecimal(text: &[u8]) -> Option<Hexadecimal> {
     let is_p = |b: &u8| matches!(b, b'p' | b'P');
     let (number, mut power) = match text.iter().position(is_p) {

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use crate::allocator::block_of;
 
-/// A score, and whose it is.
+/// A score, and the member that has it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranked {
     pub(super) score: f64,
@@ -134,7 +134,7 @@ impl Order {
 
     /// The elements from a rank on downwards.
     pub(super) fn iter_down(&self, rank: usize) -> impl Iterator<Item = Ranked> {
-        // Skips as many elements as there are behind it.
+        // Skips the elements behind the rank.
         let mut left = self.len.saturating_sub(rank + 1);
         let mut end = self.blocks.len();
         while end > 0 && left >= self.blocks[end - 1].len() {

@@ -84,7 +84,7 @@ impl<T> Row<T> {
         element
     }
 
-    /// Takes one out; the last one takes its place.
+    /// Removes an element; the last element takes its place.
     pub(super) fn swap_remove(&mut self, at: usize) -> Option<T> {
         let last = self.pop()?;
         if at == self.len() {

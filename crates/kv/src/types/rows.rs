@@ -138,7 +138,7 @@ impl<const COLUMNS: usize> Rows<COLUMNS> {
         Code::reference(self.long.len() as u32 - 1)
     }
 
-    /// Frees a long text. The last one takes its number, and its owner is told.
+    /// Frees a long text. The last row takes the freed number, and its owner is told.
     fn drop_long(&mut self, number: u32) {
         let gone = self.long.swap_remove(number as usize);
         self.heap -= block(gone.bytes.len());

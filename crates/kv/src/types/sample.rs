@@ -18,8 +18,8 @@ pub(crate) fn indices(len: usize, wanted: i64, rng: &mut fastrand::Rng) -> Vec<u
     }
 }
 
-/// `count` of the indices below `len`, every choice as likely as any other. Takes steps and memory
-/// for what it returns, whatever `len` is.
+/// `count` of the indices below `len`, every choice as likely as any other. The steps and the
+/// memory grow with the number of results, whatever `len` is.
 fn distinct(len: usize, count: usize, rng: &mut fastrand::Rng) -> Vec<usize> {
     if count > len / 2 {
         // A shuffle that stops early: more than half of the work is of use.
@@ -68,7 +68,7 @@ mod tests {
         }
     }
 
-    /// How uneven it is which of the names 0, 1, ... `sample` shows, each call several.
+    /// The unevenness of a sample of the names 0, 1, ... `sample` shows, each call several.
     fn unevenness_of(names: &[Vec<u8>], mut sample: impl FnMut() -> Vec<Vec<u8>>) -> f64 {
         let place: HashMap<&[u8], usize> = names.iter().map(|n| &n[..]).zip(0..).collect();
         let mut counts = vec![0; names.len()];

@@ -62,7 +62,7 @@ pub fn parse(text: &[u8]) -> Option<f64> {
 }
 
 /// As [`parse`], with all that C's `strtod` forgives: blanks in front, nothing at all, which is zero,
-/// and numbers out of range, which are infinite or zero. So bounds of ranges are read.
+/// and numbers out of range, which are infinite or zero. Bounds of ranges are read with these rules.
 #[must_use]
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
@@ -73,7 +73,7 @@ pub fn parse_bound(text: &[u8]) -> Option<f64> {
     read(&text[blanks..]).map(|(x, _)| x)
 }
 
-/// The number, and whether it is in range.
+/// The number in a text, and whether the number is in range.
 fn read(text: &[u8]) -> Option<(f64, bool)> {
     let (negative, number) = split(text)?;
     match number {

@@ -77,7 +77,7 @@ impl Set {
         self.len() == 0
     }
 
-    /// The name of its encoding, as OBJECT ENCODING answers.
+    /// The name of the set's encoding, as OBJECT ENCODING answers.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
         match self.form {
@@ -105,7 +105,7 @@ impl Set {
         }
     }
 
-    /// Whether it has this member.
+    /// Whether the set has this member.
     #[must_use]
     pub fn contains(&self, member: &[u8]) -> bool {
         match &self.form {
@@ -138,7 +138,7 @@ impl Set {
         }
     }
 
-    /// Gives back what was [reserved](Set::reserve) for members that came twice.
+    /// Gives back memory that was [reserved](Set::reserve) for members that came twice.
     pub fn trim(&mut self) {
         match &mut self.form {
             Form::Integers(integers) => integers.trim(),
@@ -147,7 +147,7 @@ impl Set {
         }
     }
 
-    /// Adds a member; whether it is new.
+    /// Adds a member; returns whether the member is new.
     pub fn insert(&mut self, member: &[u8], fit: SetFit) -> bool {
         if let Form::Integers(integers) = &mut self.form {
             match parse_integer(member) {
@@ -207,7 +207,7 @@ impl Set {
         self.form = Form::Table(Box::new(table));
     }
 
-    /// Takes a member out; whether it was there.
+    /// Removes a member; returns whether the member was there.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         match &mut self.form {
             Form::Integers(integers) => parse_integer(member).is_some_and(|n| integers.remove(n)),

@@ -27,7 +27,7 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    /// Bytes of memory that it owns.
+    /// Bytes of memory that the collection owns.
     pub(super) fn heap(&self) -> usize {
         self.table.heap() + self.order.heap()
     }
@@ -71,7 +71,7 @@ impl Sorted {
         old
     }
 
-    /// Takes a member out; its score.
+    /// Removes a member and returns its score.
     pub(super) fn remove(&mut self, member: &[u8]) -> Option<f64> {
         let at = self.table.position(member)?;
         let score = self.table.score(at, 1);

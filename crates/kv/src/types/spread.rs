@@ -12,7 +12,7 @@ pub(crate) trait Spread {
     fn table(&self) -> Option<&dyn Freeze>;
     fn table_mut(&mut self) -> Option<&mut dyn Freeze>;
 
-    /// Whether it is kept in a form that can be [frozen](Freeze::freeze).
+    /// Whether the collection is in a form that can be [frozen](Freeze::freeze).
     fn is_spread(&self) -> bool {
         self.table().is_some()
     }

@@ -77,7 +77,7 @@ impl ZSet {
         self.len() == 0
     }
 
-    /// The name of its encoding, as OBJECT ENCODING answers.
+    /// The name of the sorted set's encoding, as OBJECT ENCODING answers.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
         match self.form {
@@ -130,7 +130,7 @@ impl ZSet {
         }
     }
 
-    /// Gives back what was [reserved](ZSet::reserve) for members that came twice.
+    /// Gives back memory that was [reserved](ZSet::reserve) for members that came twice.
     pub fn trim(&mut self) {
         if let Form::Packed(packed) = &mut self.form {
             packed.trim();
@@ -179,7 +179,7 @@ impl ZSet {
         }
     }
 
-    /// Takes a member out; its score.
+    /// Removes a member and returns the member's score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         match &mut self.form {
             Form::Packed(packed) => {

@@ -32,7 +32,7 @@ pub(super) struct Point {
     pub(super) server_cpu_ns_per_request: Option<f64>,
     /// All objectives, if there are any.
     pub(super) holds: Option<bool>,
-    /// What speaks against it.
+    /// The reasons to doubt the result.
     pub(super) doubts: Vec<Kind>,
     /// Quantiles and latencies.
     pub(super) spectrum: Vec<(f64, u64)>,

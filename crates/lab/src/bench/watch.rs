@@ -1,4 +1,4 @@
-//! What happens beside a run: Ctrl-C, and progress on a terminal.
+//! The thread beside a run: it handles Ctrl-C, and shows progress on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Watcher {
         }
     }
 
-    /// Wipes what was shown.
+    /// Wipes the shown line.
     pub(crate) fn done(&mut self) {
         if std::mem::take(&mut self.shown) {
             tidewire_command::say::write(format_args!("\r\x1b[K"));

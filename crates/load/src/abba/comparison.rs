@@ -135,13 +135,14 @@ impl Recording {
     }
 }
 
-/// The result of two sides, metric by metric. Its `Display` is a table for a terminal; serialised,
-/// it holds every run as well, so that others can compute it again.
+/// The result of two sides, metric by metric. The `Display` of a comparison is a table for a
+/// terminal; serialised, a comparison holds every run as well, so that others can compute the
+/// result again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The name of A.
     pub a: String,
-    /// What B is called.
+    /// The name of side B.
     pub b: String,
     /// How the intervals were computed.
     pub bootstrap: Bootstrap,
@@ -351,7 +352,7 @@ impl Verdict {
         matches!(self, Verdict::Different | Verdict::DifferentUncontrolled)
     }
 
-    /// What an interval says beside that of its control.
+    /// Judges an interval beside the interval of its control.
     pub(crate) fn of(
         rounds: usize,
         ratio: Option<Estimate>,

@@ -17,7 +17,7 @@ pub struct RunFailed<E: std::error::Error + 'static> {
     pub round: usize,
     /// Whether that was a warm-up round.
     pub warm_up: bool,
-    /// What happened.
+    /// The error behind this error.
     pub source: E,
     /// The whole rounds before it, if there are any.
     pub so_far: Option<Recording>,

@@ -40,7 +40,7 @@ impl Tail {
         Self { lines, ended }
     }
 
-    /// Waits until all of it has been read.
+    /// Waits until the whole output has been read.
     pub(super) fn await_end(&self, within: Duration) {
         // Nothing is ever sent on this channel; it ends when the other side is dropped.
         let _ = self.ended.recv_timeout(within);

@@ -46,7 +46,7 @@ pub fn installed() -> Result<String, CountError> {
 }
 
 impl Callgrind {
-    /// Keeps its files in this directory.
+    /// A counter that keeps its files in this directory.
     pub fn new(dir: &Path) -> Callgrind {
         Callgrind {
             dir: dir.to_owned(),
@@ -56,7 +56,7 @@ impl Callgrind {
         }
     }
 
-    /// Has a server run under it.
+    /// Has a server run under callgrind.
     pub fn launch(&self, server: Launch) -> Launch {
         let option = |name: &str, file: &str| {
             let mut option = OsString::from(name);
@@ -81,7 +81,7 @@ impl Callgrind {
         launch.ready_within(READY_WITHIN).meanwhile(nudge)
     }
 
-    /// The server has started, and this is its process.
+    /// Notes that the server has started as this process.
     pub fn started(&mut self, pid: u32) {
         self.quiet = Some(Quiet::of(pid));
     }
@@ -214,7 +214,7 @@ impl Drop for Callgrind {
     }
 }
 
-/// The process and thread whose file it is: `out.PID.PART-THREAD`.
+/// The process and the thread in the name of a file: `out.PID.PART-THREAD`.
 fn thread_of(name: &str) -> Option<String> {
     let (pid, rest) = name.strip_prefix("out.")?.split_once('.')?;
     let (part, thread) = rest.split_once('-')?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::profile::{ParseError, Profile};
 
-/// What each thread has spent, under a name for the thread that stays.
+/// The instructions of each thread, under a name for the thread that does not change.
 pub type Threads = BTreeMap<String, Profile>;
 
 /// Something that counts what a server does, and can be read between rounds.
@@ -44,7 +44,7 @@ pub enum CountError {
         /// The purpose of the program.
         what: &'static str,
     },
-    /// The tool does not do what it should.
+    /// The tool does not behave as it should.
     #[error("{tool}: {what}")]
     Tool {
         /// Name of the tool.
@@ -60,12 +60,12 @@ pub enum CountError {
         /// Why.
         source: io::Error,
     },
-    /// A file of the tool is not what is expected.
+    /// A file of the tool has an unexpected content.
     #[error("{}: {source}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault, in words.
         source: ParseError,
     },
 }

@@ -24,7 +24,7 @@ pub struct Foreign {
     pub by: String,
 }
 
-/// Whether a program's instructions are its own.
+/// Checks that a program's instructions are its own, and not an interpreter's.
 ///
 /// # Errors
 /// [`Foreign`] if a virtual machine or an interpreter executes it.
@@ -40,7 +40,7 @@ pub fn of_program(program: &Path) -> Result<(), Foreign> {
     let Some(first) = first_line(&path) else {
         return Ok(());
     };
-    // `#!/usr/bin/env -S python3 -u` names it behind flags.
+    // `#!/usr/bin/env -S python3 -u` names the interpreter behind flags.
     let words = first.split_ascii_whitespace();
     match words.map(Path::new).find_map(foreign_name) {
         Some(by) => Err(foreign(&by)),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-/// Costs of functions by themselves, without what they call.
+/// Costs of functions by themselves, without the functions that they call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Profile(BTreeMap<String, f64>);
@@ -21,7 +21,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// How much more it costs; negative if less.
+    /// How much more the function costs; negative if less.
     pub fn by(&self) -> f64 {
         self.after - self.before
     }

@@ -23,7 +23,7 @@ pub struct Quiet {
 }
 
 impl Quiet {
-    /// Watches this process and its children.
+    /// Watches a process and its children.
     pub fn of(pid: u32) -> Quiet {
         Quiet {
             pid,
@@ -32,7 +32,8 @@ impl Quiet {
         }
     }
 
-    /// Whether it was still running when it should have been at rest: a server that polls never rests.
+    /// Whether the server was still running when it should have been at rest: a server that polls
+    /// never rests.
     pub fn is_restless(&self) -> bool {
         self.restless
     }
@@ -75,7 +76,7 @@ impl Quiet {
         }
     }
 
-    /// Holds it still until [`Quiet::release`].
+    /// Stops the server until [`Quiet::release`].
     pub fn hold(&mut self) {
         for pid in self.processes() {
             if signal(pid, Signal::STOP) {
@@ -88,7 +89,7 @@ impl Quiet {
         }
     }
 
-    /// Lets it go on.
+    /// Lets the server go on.
     pub fn release(&mut self) {
         for pid in self.held.drain(..) {
             signal(pid, Signal::CONT);

@@ -31,7 +31,7 @@ pub struct Sampling {
     pub segments: u32,
     /// Most segments: there are more than the fewest where their mean is not known well enough.
     pub segments_most: u32,
-    /// How well it has to be known: half of its interval, as a share.
+    /// The required accuracy: half of the interval, as a share of the value.
     pub within: f64,
     /// How long the server is looked at doing nothing.
     pub idle: Duration,
@@ -43,7 +43,7 @@ pub struct Sampling {
 /// were answered so far.
 pub type PlayRound<'a> = &'a mut dyn FnMut(Option<&mut dyn FnMut()>) -> Result<u64, Failure>;
 
-/// What messages cost.
+/// The cost of messages in instructions and system calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Counted {
     /// The cost of a message, in each segment.
@@ -134,9 +134,9 @@ pub fn sample(
 /// Work of a server that no message has caused.
 #[derive(Default)]
 struct Beside {
-    /// Because it is read.
+    /// The cost of one reading, which the reading itself causes.
     wake: Threads,
-    /// Because it is read, and by the clock.
+    /// The cost of a round at rest, caused by the reading and by the clock.
     idle: Threads,
 }
 

@@ -28,7 +28,7 @@ pub fn installed() -> Result<String, CountError> {
 }
 
 impl Strace {
-    /// Keeps its file in this directory.
+    /// A counter that keeps its file in this directory.
     pub fn new(dir: &Path) -> Strace {
         Strace {
             file: dir.join("calls"),
@@ -36,7 +36,8 @@ impl Strace {
         }
     }
 
-    /// Has a server run under it. The process that is started is the server; strace looks on from elsewhere.
+    /// Has a server run under strace. The process that is started is the server; strace looks on from
+    /// elsewhere.
     pub fn launch(&self, server: Launch) -> Launch {
         let args = ["-D", "-f", "-qq", "-s", "0", "-o"].map(OsString::from);
         let args = args.into_iter().chain([self.file.clone().into()]);

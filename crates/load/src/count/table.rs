@@ -61,7 +61,7 @@ pub struct NotATable {
 }
 
 impl Table {
-    /// Reads it.
+    /// Reads a table.
     ///
     /// # Errors
     /// [`NotATable`].

@@ -1,4 +1,4 @@
-//! What counts say of two servers, and whether times agree.
+//! The comparison of two servers by counts, and whether measured times agree.
 
 use serde::Serialize;
 
@@ -82,7 +82,7 @@ impl Mean {
     }
 }
 
-/// What counts say of B beside A.
+/// The judgement of B beside A, by counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {

@@ -1,4 +1,4 @@
-//! What charts are drawn with: axes, their marks, lines and numbers.
+//! The parts of charts: axes, their marks, lines and numbers.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ const DASHES: [&str; 7] = ["", "7 4", "2 3", "10 3 2 3", "1 4", "12 4", "4 2"];
 pub(super) const LEFT: f64 = 52.0;
 /// Height of a chart with lines.
 pub(super) const HEIGHT: f64 = 240.0;
-/// Where its lower axis is.
+/// The height of a chart's lower axis.
 pub(super) const BOTTOM: f64 = HEIGHT - 22.0;
 
 pub(super) fn path(body: &mut String, number: usize, points: impl Iterator<Item = (f64, f64)>) {
@@ -64,7 +64,7 @@ pub(super) fn steps(most: f64) -> Vec<f64> {
     (0..=count).map(|n| n as f64 * step).collect()
 }
 
-/// A number in as few characters as say it.
+/// A number in as few characters as show it.
 pub(super) fn short(n: f64) -> String {
     let (n, suffix) = match n.abs() {
         a if a >= 1e9 => (n / 1e9, "G"),

@@ -15,12 +15,12 @@ use super::heat::{self, Column};
 use super::ratios::{self, Group};
 use crate::stats::Samples;
 
-/// What the lines look like in the key.
+/// The looks of the lines in the key of a chart.
 const MARKS: [&str; 7] = [
     "\u{2501}", "\u{2505}", "\u{2508}", "\u{2504}", "\u{254c}", "\u{254d}", "\u{2509}",
 ];
 
-/// One bar: its parts lie one behind the other.
+/// One bar, whose parts lie one behind another.
 #[derive(Debug, Clone)]
 pub struct Bar {
     /// The label of the bar.
@@ -34,7 +34,7 @@ pub struct Bar {
 pub struct Dots {
     /// The label of the part.
     pub label: String,
-    /// Where they are.
+    /// The places of the values.
     pub values: Vec<f64>,
 }
 
@@ -98,7 +98,7 @@ pub enum Chart {
         unit: String,
         /// Names of the columns.
         columns: Vec<String>,
-        /// Each with its name and a cell for each column, if there is anything in it.
+        /// The rows: each has a name and, for each column, a cell if it has a value.
         rows: Vec<(String, Vec<Option<Cell>>)>,
     },
     /// A dot and an interval for each of several ratios, over a logarithmic axis around 1.

@@ -11,7 +11,7 @@ use super::axes::{BOTTOM, Decades, HEIGHT, LEFT, WIDTH, short, svg};
 /// A column of a heat map: how the latencies of one measurement are spread.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// Where it stands across.
+    /// The horizontal place of the column.
     pub at: f64,
     /// Quantile and latency in ns, ascending.
     pub spectrum: Vec<(f64, f64)>,

@@ -32,7 +32,7 @@ pub struct Section {
     pub heading: String,
     /// The results in sentences.
     pub sentences: Vec<String>,
-    /// What speaks against it.
+    /// The reasons to doubt the result.
     pub doubts: Vec<String>,
     /// The figures; the first row names the columns.
     pub table: Vec<Vec<String>>,
@@ -57,7 +57,7 @@ pub struct Page {
     pub sections: Vec<Section>,
     /// The machine: names and values.
     pub facts: Vec<(String, String)>,
-    /// The commands that made it.
+    /// The commands that made the page.
     pub commands: Vec<String>,
     /// All data as JSON, for download.
     pub data: String,

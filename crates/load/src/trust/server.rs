@@ -1,5 +1,5 @@
-//! What speaks against a run: which processes served, what ran beside them, whether all of the work
-//! was done.
+//! Reasons to doubt a run: which processes served, which other processes ran beside them, whether
+//! all of the work was done.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::workload::{Outcome, Plan};
 
 /// Other processes may have this share of the cores of server and generator,
 const OTHERS_MAX: f64 = 0.05;
-/// and beyond this one they were measured too.
+/// Beyond this share the other processes were measured too.
 const OTHERS_GRAVE: f64 = 0.25;
 /// A time without an answer is noted from this share of the run on,
 const GAP_SHARE: f64 = 0.1;
-/// if it is this long,
+/// if the gap is at least this long,
 const GAP_NOTED: Duration = Duration::from_millis(50);
 /// and this many times as long as a reply commonly takes.
 const GAP_MEDIANS: f64 = 10.0;

@@ -222,7 +222,7 @@ pub(super) struct Acks {
 
 /// Whether acknowledgements are read, where that is done in checks.
 enum Reading {
-    /// Whenever they come.
+    /// Acknowledgements are read whenever they arrive.
     Freely,
     /// The check is due later; `sent` messages were sent since the last look, at `looked`.
     Later { sent: u64, looked: Instant },
@@ -269,7 +269,7 @@ impl Acks {
         }
     }
 
-    /// Looks for acknowledgements if it is time to.
+    /// Looks for acknowledgements if it is time for that.
     fn check(&mut self, messages: u64, now: Instant, link: &mut Link<'_>) {
         let Some(checks) = self.load.checks else {
             return;

@@ -13,7 +13,7 @@ pub enum Arrivals {
     /// long it lasts.
     #[default]
     Closed,
-    /// Each message has its time, however long replies take.
+    /// Each message has its own time, however long replies take.
     Open(Rate),
 }
 
@@ -33,7 +33,7 @@ impl Arrivals {
 pub struct Rate {
     /// Messages a second, over all connections; more than 0.
     pub per_second: f64,
-    /// How they are spread over time.
+    /// How the messages are spread over time.
     pub spacing: Spacing,
     /// Time over which the rate rises evenly from a tenth to the whole; with zero the load begins
     /// with the whole rate.

@@ -29,7 +29,7 @@ pub(super) trait Driver: Sized + Send + 'static {
     /// Sends the next batch if it is time for it and nothing is queued.
     fn send(&mut self, link: &mut Link<'_>, desk: &mut Desk);
 
-    /// Checks what came. Returns how much of it is dealt with.
+    /// Checks the received bytes. Returns how much of it is dealt with.
     fn received(
         &mut self,
         bytes: &[u8],
@@ -60,7 +60,7 @@ pub(super) trait Driver: Sized + Send + 'static {
         None
     }
 
-    /// Nothing new is to be sent.
+    /// Tells the connection that no new message is to be sent.
     fn end(&mut self, link: &mut Link<'_>, desk: &mut Desk);
 
     /// Everything is sent and answered, or, if nothing is ever answered, the connection has only to
@@ -82,7 +82,7 @@ pub(super) trait Driver: Sized + Send + 'static {
         None
     }
 
-    /// What the server owes, for the message when a connection is lost.
+    /// The replies that the server still owes, for the message when a connection is lost.
     fn owed(&self) -> String;
 }
 
@@ -116,7 +116,7 @@ pub(super) struct Client<D> {
     driver: D,
     parked: Parked<D>,
     token: u64,
-    /// How it is dialled again.
+    /// The route by which the connection is dialled again.
     route: Route,
     /// Answers never come: that the server has everything shows when it closes in order.
     silent: bool,
@@ -398,7 +398,7 @@ impl<D: Driver> Service for Clients<D> {
 
     fn woken(&self, desk: &mut Desk, all: &mut Conns<'_, Client<D>>) {
         desk.show();
-        // Both are called, because each call notes what connections were told.
+        // Both functions are called, because each call notes what connections were told.
         let (round, news) = (desk.is_new_round(), desk.is_news());
         if round || news {
             all.each(desk, |client, cx| client.obey(cx));
@@ -417,7 +417,7 @@ impl<D: Driver> Service for Clients<D> {
             && by_server
             && turn.now().since(since) < self.route.stall
         {
-            // A server that starts anew takes its time.
+            // A server that is starting again takes its time.
             return turn.dial(self.route.dial(token).after(REFUSED_PAUSE));
         }
         let error = error.to_string();

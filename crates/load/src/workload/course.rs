@@ -10,7 +10,7 @@ const POINTS_MAX: usize = 500;
 pub(super) struct Course(Vec<(f64, u64)>);
 
 impl Course {
-    /// Keeps it; of long runs every second point, and so on.
+    /// Keeps a point; of long runs every second point, then every fourth, and so on.
     pub(super) fn note(&mut self, progress: &Progress<'_>) {
         let points = &mut self.0;
         if points.len() >= POINTS_MAX {

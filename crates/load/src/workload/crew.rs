@@ -28,7 +28,7 @@ use crate::serving::{self, Serving};
 const LEAD: Duration = Duration::from_millis(100);
 /// Longest line that is read: the rounds of many connections are in one.
 const LINE_MAX: u64 = 64 << 20;
-/// How much longer than its own times a process may take.
+/// How much longer than its planned times a process may take.
 const GRACE: Duration = Duration::from_secs(10);
 /// A time that does not come.
 const NEVER: u64 = u64::MAX;
@@ -52,8 +52,8 @@ struct Member {
 }
 
 impl Crew {
-    /// Starts them. Each command has to call [`serve_part`](super::serve_part) with the plan that [`Crew::run`] is given, a
-    /// part of its own, its stdin and its stdout.
+    /// Starts the processes. Each command has to call [`serve_part`](super::serve_part) with the plan that [`Crew::run`] is
+    /// given, a part of its own, its stdin and its stdout.
     ///
     /// # Errors
     /// One of the processes cannot be started.
@@ -248,7 +248,7 @@ impl Crew {
         let (number, said) = match self.said.recv_timeout(within) {
             Ok(said) => said,
             Err(RecvTimeoutError::Timeout) => return Ok(()),
-            // All have ended, and that they had was heard.
+            // All processes have ended, and their ends were reported.
             Err(RecvTimeoutError::Disconnected) => return Err(Failure::Interrupted),
         };
         let member = &mut self.members[number];
@@ -303,7 +303,7 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         for member in &mut self.members {
-            // Both calls fail only for a process that has ended.
+            // Killing and waiting fail only for a process that has ended.
             let _ = member.child.kill();
             let _ = member.child.wait();
         }

@@ -242,7 +242,7 @@ impl Messages {
         }
         self.received_to += bytes.len() as u64;
         self.partial += bytes.len();
-        // At most what is in flight, which is a u32.
+        // At most the number of messages in flight, which is a u32.
         let messages = (self.partial / self.size) as u32;
         self.partial %= self.size;
         Ok(messages)

@@ -33,7 +33,7 @@ const SOURCE_CONNECTIONS: usize = 20_000;
 /// How long the loops may take to stop.
 pub(super) const STOP_WITHIN: Duration = Duration::from_secs(30);
 
-/// What a run waits for, beside its own connections.
+/// The other processes for which a run waits, beside its own connections.
 pub(super) enum Led<'g> {
     /// Nothing.
     Freely,
@@ -43,7 +43,7 @@ pub(super) enum Led<'g> {
     Script(Script<'g>),
 }
 
-/// What belongs to a connection by its number.
+/// The properties of a connection that follow from its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dealt {
     /// Connections of all parts of the load.
@@ -84,7 +84,7 @@ pub struct Execution<'a, 'g> {
     dealt: Dealt,
     /// Connections of this part.
     connections: usize,
-    /// Connections may come and go while it is measured.
+    /// Whether connections may come and go during the measurement.
     renews: bool,
     generator: &'a Generator,
     target: &'a Target,
@@ -94,11 +94,11 @@ pub struct Execution<'a, 'g> {
     serving: RefCell<Serving>,
     /// Where this process waits for the others before the load begins, if there are others.
     gate: Cell<Option<&'g mut dyn Gate>>,
-    /// What opens the rounds of a load in rounds.
+    /// The script that opens the rounds of a load in rounds.
     script: Cell<Option<Script<'g>>>,
 }
 
-/// What this process has found.
+/// The results of this process.
 pub struct Made {
     pub(super) share: Share,
     pub(super) course: Vec<(f64, u64)>,
@@ -158,7 +158,7 @@ impl<'a, 'g> Execution<'a, 'g> {
         }
     }
 
-    /// What belongs to each connection.
+    /// The properties of each connection.
     pub(super) fn dealt(&self) -> Dealt {
         self.dealt
     }

@@ -18,7 +18,7 @@ pub enum Failure {
     /// A connection could not be established.
     #[error("cannot connect: {error}")]
     Connect {
-        /// What the system said.
+        /// The error of the operating system.
         error: String,
     },
     /// Not all connections were established in time.
@@ -28,25 +28,25 @@ pub enum Failure {
         opened: usize,
         /// Connections that were to be opened.
         wanted: usize,
-        /// The time that they had.
+        /// The time that the processes had.
         within: Duration,
     },
-    /// A reply is not what it has to be.
+    /// A reply differs from the expected one.
     #[error("wrong reply on connection {connection}: {fault}: {what}")]
     WrongReply {
         /// The connection, from 0.
         connection: u64,
-        /// What kind of fault it is.
+        /// The kind of fault.
         fault: Fault,
-        /// What is wrong.
+        /// The fault, in words.
         what: String,
     },
-    /// The server closed a connection that it owed something.
+    /// The server closed a connection to which it owed replies.
     #[error("connection {connection} was lost: close in the middle ({why}): {owed}")]
     Lost {
         /// The connection, from 0.
         connection: u64,
-        /// How it ended.
+        /// How the connection ended.
         why: String,
         /// The missing reply.
         owed: String,
@@ -56,7 +56,7 @@ pub enum Failure {
     Stalled {
         /// The connection, from 0.
         connection: u64,
-        /// What that looks like: a short reply, or none.
+        /// How the fault looks: a short reply, or none.
         fault: Fault,
         /// How long was waited.
         after: Duration,
@@ -85,7 +85,7 @@ pub enum Failure {
         process: usize,
         /// The server is to blame.
         wrong: bool,
-        /// What that process says.
+        /// The message of the other process.
         what: String,
     },
     /// The run was interrupted before there was anything to show.

@@ -16,17 +16,17 @@ pub enum Fault {
     ReplyBeforeRequest,
     /// A reply came twice.
     DuplicatedReply,
-    /// A reply is missing; the one behind it came.
+    /// A reply is missing; the next one came.
     LostReply,
-    /// An acknowledgement came for what was acknowledged before.
+    /// An acknowledgement came for a message that was acknowledged before.
     DuplicatedAck,
-    /// An acknowledgement is missing; the one behind it came.
+    /// An acknowledgement is missing; the next one came.
     LostAck,
     /// An acknowledgement came behind the one that should have followed it.
     ReorderedAck,
     /// The connection ended while something was owed.
     ClosedInTheMiddle,
-    /// Nothing came for too long.
+    /// No reply came for too long.
     NoReply,
     /// Any other difference from the expected reply.
     WrongReply,
@@ -50,7 +50,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A fault, and what came.
+/// A fault, and the received bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) fault: Fault,
@@ -65,7 +65,7 @@ impl Fault {
         }
     }
 
-    /// What the difference between two texts of one length looks like.
+    /// The kind of fault that the difference between two texts of one length looks like.
     pub(super) fn of_difference(came: &[u8], wanted: &[u8]) -> Fault {
         /// More wrong bytes than this are no flipped bits.
         const FEW: usize = 2;

@@ -32,13 +32,13 @@ impl Findings {
 pub(super) struct Moved {
     /// Messages that are sent again.
     pub(super) resent: u64,
-    /// The server had said that it would close.
+    /// Whether the server had said that it would close.
     pub(super) announced: bool,
     /// Connections in a row that were of no use: the next one waits a little.
     pub(super) barren: u32,
 }
 
-/// Reads of a key-value load, while it was measured.
+/// Reads of a key-value load during the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {
     /// Reads that found something, and replies to pushes and increments that had risen.

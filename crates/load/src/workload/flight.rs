@@ -100,7 +100,7 @@ impl Flight {
         }
     }
 
-    /// Takes `messages` off the front: they are answered.
+    /// Removes `messages` from the front: they are answered.
     pub(super) fn answered(&mut self, mut messages: u64, link: &Link<'_>, desk: &mut Desk) {
         let open = desk.is_open_loop();
         let now = (open || desk.measuring()).then(|| link.clock());
@@ -129,7 +129,7 @@ impl Flight {
         }
     }
 
-    /// Takes everything off: what was sent is not answered.
+    /// Removes all messages: they will not be answered.
     pub(super) fn forget(&mut self) {
         self.sends.clear();
     }

@@ -1,4 +1,4 @@
-//! What makes a load, and the server that it goes to.
+//! The generator of a load, and the server that gets the load.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,17 +20,18 @@ const PROGRESS: Duration = Duration::from_millis(200);
 /// The engine that makes the load, and how it connects.
 #[derive(Clone, Debug)]
 pub struct Generator {
-    /// What runs the loops.
+    /// The engine of the generator's loops.
     pub engine: EngineChoice,
     /// How many loops.
     pub loops: usize,
-    /// Cores to pin them to; empty pins nothing.
+    /// Cores to pin the loops to; empty pins nothing.
     pub cpus: Vec<usize>,
     /// Longest time to poll before a loop sleeps.
     pub busy_poll: Duration,
     /// Options of the connections.
     pub tcp: TcpOptions,
-    /// Speaks TLS, if it is there. A connection counts as established after its handshake.
+    /// The TLS settings; `None` for plain connections. A connection counts as established after its
+    /// handshake.
     pub tls: Option<TlsClient>,
     /// Loopback addresses that connections come from in turns, 127.0.0.1 and the following ones:
     /// each has some 28,000 ports to one server. 1 leaves it to the system; absent, there is one
@@ -71,7 +72,7 @@ impl Default for Generator {
 }
 
 impl Generator {
-    /// Cores that its loops can keep busy, in each process that makes the load.
+    /// Cores that the generator's loops can keep busy, in each process that makes the load.
     pub fn cores(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         match self.cpus.len() {
@@ -84,11 +85,11 @@ impl Generator {
 /// The server to load.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Where it listens.
+    /// The address at which the server listens.
     pub addr: SocketAddr,
     /// The server's process, if its CPU time is to be measured.
     pub process: Option<Process>,
-    /// Cores that it may use.
+    /// Cores that the server may use.
     pub cores: usize,
 }
 
@@ -101,7 +102,7 @@ pub struct Progress<'a> {
     pub now_ns: u64,
     /// Messages answered (or taken) so far, warm-up included.
     pub requests: u64,
-    /// The server's process as it was found by its connections, if one is measured.
+    /// The server's process as found by its connections, if a process is measured.
     pub server: Option<&'a Process>,
     /// Latencies that were measured before the previous look, from when messages were due if they have times; `None`
     /// unless [`Generator::live`].

@@ -28,9 +28,9 @@ use crate::random::SplitMix64;
 /// A request of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpRequest {
-    /// The request as it is sent.
+    /// The bytes of the request.
     pub bytes: Vec<u8>,
-    /// How often the request is sent, relative to the others; above 0.
+    /// How often the request is sent, relative to other requests; above 0.
     pub weight: f64,
 }
 
@@ -185,7 +185,7 @@ fn one_reply(load: &HttpLoad) -> Vec<u8> {
     reply
 }
 
-/// What makes the connections.
+/// The TLS settings of the connections.
 pub(super) struct Https {
     load: HttpLoad,
     slots: Arc<[Slot]>,

@@ -88,7 +88,7 @@ fn target(text: &str) -> Result<Target, String> {
 }
 
 impl HttpArgs {
-    /// A request as it is sent.
+    /// The bytes of a request.
     fn request(&self, path: &str, body: &[u8]) -> Result<Vec<u8>, Unfit> {
         let is_word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_graphic());
         for (flag, word) in [("--method", &*self.method), ("--path", path)] {

@@ -1,6 +1,6 @@
 //! Bodies of replies: the first whole one is remembered, and all others are compared with it as they come.
 //!
-//! The idea: the first [`KEPT`] bytes are kept and compared one by one. What lies beyond goes through a digest, of which the
+//! The idea: the first [`KEPT`] bytes are kept and compared one by one. The bytes beyond go through a digest, of which the
 //! value at each [`MARK`] is kept: eight bytes for each mebibyte, so that a body of any length is checked to its end.
 
 use super::fault::{Fault, Wrong};

@@ -1,4 +1,4 @@
-//! Reading replies, and comparing each with what it has to be.
+//! Reads replies, and compares each with the expected one.
 //!
 //! The idea: where a reply ends is what RFC 9112, section 6.3 says, in its order; whatever is legal there is no fault
 //! of the server, however seldom servers do it.
@@ -19,7 +19,7 @@ const HEAD_MAX: usize = 1 << 20;
 /// Interim replies (100, 103) in front of one reply.
 const INTERIM_MAX: u32 = 64;
 
-/// What a reply must look like.
+/// The properties that a reply must have.
 pub(super) struct Expected {
     /// Replies have no bodies.
     pub(super) head: bool,
@@ -296,12 +296,12 @@ impl Replies {
     }
 }
 
-/// What a head says about the end of its reply and of its connection.
+/// The head's statements about the end of its reply and of its connection.
 struct Framing {
     /// Whether the last of the transfer codings is chunked; `None` without any.
     chunked: Option<bool>,
     length: Option<u64>,
-    /// Nothing follows on this connection.
+    /// No further reply follows on this connection.
     last: bool,
 }
 
@@ -311,7 +311,7 @@ impl Framing {
         let (mut close, mut keep) = (false, false);
         for field in &*reply.headers {
             if field.name.eq_ignore_ascii_case("content-length") {
-                // A list of equal lengths is one of them.
+                // A list of equal lengths counts as one length.
                 for text in field.value.split(|&b| b == b',') {
                     let text = text.trim_ascii();
                     let n = std::str::from_utf8(text).ok();

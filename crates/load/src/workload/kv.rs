@@ -102,7 +102,7 @@ impl Load for KvLoad {
     }
 }
 
-/// A command, and the key that it is about.
+/// A command, and the key that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Command {
     what: What,
@@ -113,7 +113,7 @@ struct Command {
 enum What {
     Get,
     Set,
-    /// A command of the user's own, by its number.
+    /// A command that the user gave, by its number.
     Own(u8),
 }
 

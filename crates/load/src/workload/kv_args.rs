@@ -210,7 +210,7 @@ fn kept(mix: Mix) -> &'static Mix {
     Box::leak(Box::new(mix))
 }
 
-/// A script, and how it is called.
+/// A script, and the way in which it is called.
 struct Script {
     load: Template,
     sha: String,
@@ -319,7 +319,7 @@ impl KvArgs {
             pipeline: self.pipeline,
             reads: self.reads / 100.0,
             choice: self.keys.choice,
-            // Commands of the user's own may take away what they find.
+            // Commands that the user gave may remove the keys that they find.
             filled: command.is_none() && !self.no_fill,
             command: command.map(kept),
         })

@@ -112,8 +112,8 @@ impl Zipf {
         x.powf(-self.theta)
     }
 
-    /// The integral of the height from 1 to `x`. Both forms are written so that they agree where theta is
-    /// 1.
+    /// The integral of the height from 1 to `x`. Both forms of the integral are written so that they
+    /// agree where theta is 1.
     fn integral(&self, x: f64) -> f64 {
         let rest = 1.0 - self.theta;
         match rest.abs() < NEARLY_ONE {
@@ -127,7 +127,7 @@ impl Zipf {
         let rest = 1.0 - self.theta;
         match rest.abs() < NEARLY_ONE {
             true => integral.exp(),
-            // Rounding must not lead below the end of what has a logarithm.
+            // Rounding must not lead to a number without a logarithm.
             false => ((integral * rest).max(-1.0).ln_1p() / rest).exp(),
         }
     }

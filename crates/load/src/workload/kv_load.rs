@@ -1,4 +1,4 @@
-//! What the key-value load sends: its keys, their values, and its commands.
+//! The commands of the key-value load, their keys and values.
 //!
 //! The idea: a key's value is a slice of the pattern that begins at a place given by the key and is as
 //! long as the key says, so whatever is read can be checked without remembering what was written: it is

@@ -3,7 +3,7 @@
 //! The idea: a reply is a number of elements still to come, which an element either lessens or, if it is an aggregate,
 //! makes larger. So nothing is built and nesting costs no stack.
 
-/// Longest reply; beyond it the stream is taken for nonsense rather than waited for.
+/// Longest reply; a stream with a longer one is taken for nonsense, and its end is not waited for.
 const REPLY_MAX: usize = 64 << 20;
 /// Longest line: a header, a status, an error, a number.
 const LINE_MAX: usize = 64 << 10;
@@ -45,7 +45,7 @@ impl Kind {
         NAMES.map(|(name, _)| name).join(", ")
     }
 
-    /// Whether it has bytes that can be compared.
+    /// Whether the reply has bytes that can be compared.
     pub(super) fn has_content(self) -> bool {
         matches!(
             self,
@@ -58,7 +58,7 @@ impl Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Reply<'a> {
     pub(super) kind: Kind,
-    /// All its bytes.
+    /// The length of the whole reply in bytes.
     pub(super) len: usize,
     /// The contents of the reply, if [`Kind::has_content`].
     pub(super) content: &'a [u8],
@@ -100,7 +100,7 @@ struct Element<'a> {
     kind: Kind,
     len: usize,
     content: &'a [u8],
-    /// Elements that belong to it.
+    /// Elements that belong to the reply.
     more: u64,
 }
 

@@ -90,7 +90,7 @@ impl Template {
     /// the first four must be, with the same places.
     ///
     /// # Errors
-    /// What is wrong with the command, in words.
+    /// The fault of the command, in words.
     pub fn parse(command: &str, reply: Option<&str>) -> Result<Template, String> {
         if command.len() > TEXT_MAX {
             return Err(format!("a command has at most {TEXT_MAX} bytes"));
@@ -128,7 +128,7 @@ impl Template {
         &self.shown
     }
 
-    /// Whether it has a place for a key or its number.
+    /// Whether the template has a place for a key or its number.
     pub fn has_key(&self) -> bool {
         let mut all = self.words.iter().flatten();
         all.any(|piece| matches!(piece, Piece::Key | Piece::Number))
@@ -208,7 +208,7 @@ impl Template {
     }
 }
 
-/// A good reply: whether it has something, says that there is nothing, or neither.
+/// The kind of a good reply: with a value, without one, or neither.
 fn front(reply: &Reply<'_>) -> Front {
     match reply.kind {
         Kind::Nil => Front::Nothing(reply.len),

@@ -12,13 +12,13 @@ use super::kv_reply;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
-    /// GET and SET as the Redis protocol writes them.
+    /// GET and SET in the Redis protocol.
     Resp,
     /// READ and WRITE of the binary protocol: keys and values of at most 255 bytes.
     Binary,
 }
 
-/// What stands at the front of the replies.
+/// The kind of data at the front of the replies.
 pub(super) enum Front {
     /// The reply is not complete.
     Partial,
@@ -49,7 +49,7 @@ impl Front {
 }
 
 impl Wire {
-    /// The server's mode that understands it.
+    /// The server's mode that understands the wire format.
     pub(super) fn mode(self) -> &'static str {
         match self {
             Wire::Resp => "resp",

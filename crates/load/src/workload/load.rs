@@ -17,10 +17,11 @@ use super::null::Replies;
 
 /// A load: what is sent on each connection, and how replies are checked.
 pub trait Load: fmt::Debug + Send + Sync {
-    /// What the load is called: the service, unless several loads go to one.
+    /// The name of the load: the name of the service, unless several loads go to one service.
     fn name(&self) -> &'static str;
 
-    /// The service that it loads, as in the line by which a server says where it listens.
+    /// The service that the load uses, by its name in the line with which a server announces its
+    /// address.
     fn service(&self) -> &'static str {
         self.name()
     }
@@ -74,7 +75,7 @@ pub trait Load: fmt::Debug + Send + Sync {
         false
     }
 
-    /// How many rounds of its own it has on each connection.
+    /// How many rounds of its own the load has on each connection.
     fn rounds(&self) -> Option<u64> {
         None
     }
@@ -94,7 +95,7 @@ pub trait Load: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether `tidewire serve` needs a log for it.
+    /// Whether `tidewire serve` needs a log for the load.
     fn needs_log(&self) -> bool {
         false
     }
@@ -115,7 +116,7 @@ pub trait Load: fmt::Debug + Send + Sync {
     /// Makes the run.
     ///
     /// # Errors
-    /// [`Failure`]: the first thing that goes wrong ends it.
+    /// [`Failure`]: the first fault ends the run.
     fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure>;
 }
 
@@ -124,7 +125,7 @@ pub trait Load: fmt::Debug + Send + Sync {
 pub struct Workload(Arc<dyn Load>);
 
 impl Workload {
-    /// This load.
+    /// A workload that consists of this load.
     pub fn of(load: impl Load + 'static) -> Workload {
         Workload(Arc::new(load))
     }
@@ -147,7 +148,7 @@ impl Serialize for Workload {
     }
 }
 
-/// A load as it is counted.
+/// A load in the form in which costs are counted.
 #[derive(Debug)]
 pub struct Scripted {
     /// The messages to send.
@@ -171,7 +172,7 @@ impl Scripted {
         }
     }
 
-    /// One connection after the other, each with one message.
+    /// A load of one connection after another, each with one message.
     pub fn connections(workload: Workload) -> Scripted {
         Scripted {
             workload,
@@ -185,11 +186,11 @@ impl Scripted {
 /// A service that takes messages, and may take the place of the one that a load is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instead {
-    /// Acknowledges them.
+    /// The server acknowledges the messages.
     Ack(Mode),
-    /// Stores them.
+    /// The server stores the messages.
     Ingest,
-    /// Drops them.
+    /// The server drops the messages.
     Discard,
 }
 
@@ -199,6 +200,6 @@ pub enum Baseline {
     Null(Replies),
     /// A server of ours that keeps nothing, loaded with this.
     Own(Workload),
-    /// Nothing, and why.
+    /// No such program, and why.
     Unknown(&'static str),
 }

@@ -30,14 +30,14 @@ const ORDER_MAX: u64 = 256;
 pub(super) enum Order {
     /// To begin to send when the monotonic clock has come to this.
     Begin { at_ns: u64 },
-    /// To end before its time.
+    /// The member is to end before its time.
     Stop,
 }
 
 /// A report of a process of the load.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Said {
-    /// All its connections are there.
+    /// All connections of the member are there.
     Connected,
     /// How many messages were answered so far, and their latencies if the run is watched.
     Progress {
@@ -112,7 +112,7 @@ fn orders(input: impl Read + Send + 'static) -> Receiver<Order> {
     told
 }
 
-/// Says things until it fails once.
+/// Writes messages until a write fails.
 struct Mouth<W>(RefCell<io::Result<W>>);
 
 impl<W: Write> Mouth<W> {
@@ -138,7 +138,7 @@ pub(super) fn write_line(to: &mut impl Write, what: &impl Serialize) -> io::Resu
     to.flush()
 }
 
-/// Waits for the others.
+/// Waits for the other members.
 struct Waiting<'a, W> {
     orders: &'a Receiver<Order>,
     mouth: &'a Mouth<W>,

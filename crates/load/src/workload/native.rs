@@ -23,7 +23,7 @@ const COPIED_MAX: usize = 4096;
 /// Messages to a log, acknowledged at a level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NativeLoad {
-    /// What acknowledgements mean.
+    /// The level of acknowledgements: what an acknowledged message survives.
     #[serde(serialize_with = "by_name")]
     pub level: Level,
     /// Whether each connection is a producer with a name, `bench-0` and so on.
@@ -131,7 +131,7 @@ impl Native {
                 String::new()
             },
             level: load.level,
-            // The window bounds what is held here.
+            // The window bounds the memory of the producer.
             buffer: Amount {
                 messages: u64::MAX,
                 bytes: u64::MAX,

@@ -12,17 +12,17 @@ use tidewire::{
     Running, Service, StartError,
 };
 
-/// What the null server answers.
+/// The answers of the null server.
 pub enum Replies {
     /// The request itself.
     Same,
-    /// Nothing is answered.
+    /// The null server answers nothing.
     Nothing,
     /// The replies that this maker makes.
     Made(Box<dyn Answers>),
 }
 
-/// Makes replies to requests whose contents it understands.
+/// Makes replies to requests with a content.
 pub trait Answers: Send + Sync {
     /// Answers the whole requests at the front of `input`; how many bytes they are.
     fn answer(&self, input: &[u8], out: &mut Vec<u8>) -> usize;
@@ -39,7 +39,7 @@ impl fmt::Debug for Replies {
     }
 }
 
-/// Starts it, on one loop of any free port of 127.0.0.1.
+/// Starts the null server, on one loop at any free port of 127.0.0.1.
 ///
 /// # Errors
 /// The engine cannot be started.
@@ -100,7 +100,7 @@ impl Protocol for NullConn {
     }
 }
 
-/// Writes what there is and keeps the room.
+/// Writes the pending replies and keeps the buffer.
 fn say(out: &mut Vec<u8>, link: &mut Link<'_>) {
     if !out.is_empty() {
         link.write(out);

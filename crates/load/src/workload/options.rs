@@ -38,13 +38,13 @@ impl fmt::Display for Unfit {
 
 /// The options of one kind of load.
 pub trait Options: fmt::Debug + Send + Sync {
-    /// Checks them.
+    /// Checks the options, and makes the load.
     ///
     /// # Errors
     /// [`Unfit`].
     fn load(&self) -> Result<Chosen, Unfit>;
 
-    /// What each server is loaded with once, before anything is measured.
+    /// The commands that each server is loaded with once, before anything is measured.
     ///
     /// # Errors
     /// [`Unfit`].
@@ -102,9 +102,10 @@ impl Chosen {
 pub struct First {
     /// The messages to send.
     pub workload: Workload,
-    /// How much of it.
+    /// The length of the load.
     pub extent: Extent,
-    /// What another answer of the server means; `None`: the answer is wrong, as in any load.
+    /// The meaning of another answer of the server; `None`: any other answer is wrong, as in any
+    /// load.
     pub refused: Option<&'static str>,
 }
 
@@ -115,7 +116,7 @@ pub struct Kind {
     /// A one-sentence description.
     pub about: &'static str,
     examples: [&'static [&'static str]; 2],
-    /// What the short help says of its flags, in this order.
+    /// The short help of the load's flags, in this order.
     pub brief: &'static [(&'static str, &'static str)],
     once: Form,
     again: Form,
@@ -142,7 +143,7 @@ impl Form {
     }
 }
 
-/// What a load is chosen for.
+/// The purpose for which a load is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// One run.
@@ -175,7 +176,7 @@ impl Kind {
         }
     }
 
-    /// How it is used, in lines for the end of the help: of one run, and of a comparison.
+    /// Examples of one run, and of a comparison, as lines for the end of the help.
     pub const fn used(self, once: &'static [&'static str], again: &'static [&'static str]) -> Kind {
         Kind {
             examples: [once, again],
@@ -183,7 +184,7 @@ impl Kind {
         }
     }
 
-    /// What the short help says of its own flags, in this order.
+    /// Sets the short help of the load's own flags, in this order.
     pub const fn briefly(self, brief: &'static [(&'static str, &'static str)]) -> Kind {
         Kind { brief, ..self }
     }
@@ -208,7 +209,7 @@ impl Kind {
         (self.form(purpose).augment)(Command::new(self.name)).about(self.about)
     }
 
-    /// The options as they were given.
+    /// Reads the given options.
     ///
     /// # Errors
     /// The options cannot be read.

@@ -16,15 +16,15 @@ use crate::serving::Serving;
 /// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Messages answered while it was measured; for discard, taken by the kernel.
+    /// Messages answered during the measurement; for discard, messages taken by the kernel.
     pub requests: u64,
     /// Bytes of the messages, one way.
     pub bytes: u64,
-    /// How long it was measured.
+    /// The length of the measurement.
     pub elapsed: Duration,
     /// From the actual send to the reply; absent if nothing is ever answered.
     pub latency: Option<LatencySummary>,
-    /// What only a load by the clock has.
+    /// The figures that only a load by the clock has.
     pub schedule: Option<Schedule>,
     /// The distribution: from when messages were due where they have times, else from their sends.
     pub spectrum: Vec<Quantile>,
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub serving: Serving,
     /// The server's memory, if its process is known.
     pub memory: Option<MemoryUse>,
-    /// Both distributions in full.
+    /// Both distributions of latencies in full.
     #[serde(skip)]
     pub histograms: Histograms,
     /// CPU of both sides; absent without a process to measure.
@@ -63,7 +63,7 @@ pub struct Outcome {
     pub server_cores: usize,
     /// Rounds, if the workload has them.
     pub rounds: Vec<Round>,
-    /// The run was ended before its time.
+    /// Whether the run was ended before its time.
     pub interrupted: bool,
     /// The generator's engine.
     pub client_engine: String,
@@ -71,7 +71,7 @@ pub struct Outcome {
     pub generator_loops: usize,
     /// The generator's processes.
     pub generator_processes: usize,
-    /// Cores that all of it may keep busy.
+    /// Cores that all processes of the generator may keep busy.
     pub generator_cores: usize,
 }
 
@@ -101,7 +101,7 @@ pub struct MemoryUse {
     pub before_bytes: u64,
     /// With all connections, before anything was sent.
     pub connected_bytes: u64,
-    /// At the end of what was measured.
+    /// Bytes at the end of the measurement.
     pub end_bytes: u64,
     /// Memory of a silent connection; `None` for fewer than 100 connections, where pages hide it.
     pub bytes_per_connection: Option<f64>,

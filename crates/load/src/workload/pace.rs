@@ -22,7 +22,7 @@ pub(super) struct Pace {
     /// Mean time from one to the next at the full rate.
     gap_ns: f64,
     ramp_ns: f64,
-    /// Draws the gaps, unless they are all the same.
+    /// Draws the gaps, unless all gaps are equal.
     random: Option<SplitMix64>,
 }
 
@@ -53,7 +53,7 @@ impl Pace {
         pace
     }
 
-    /// From the present time to the one after it.
+    /// The gap from the present time to the next one.
     fn gap(&mut self) -> f64 {
         let even = if self.next_ns < self.ramp_ns {
             let share = RAMP_FROM + (1.0 - RAMP_FROM) * self.next_ns / self.ramp_ns;
@@ -63,7 +63,7 @@ impl Pace {
         };
         match &mut self.random {
             None => even,
-            // The logarithm of what is above 0 and at most 1.
+            // The argument of the logarithm is above 0 and at most 1.
             Some(random) => -(1.0 - random.uniform()).ln() * even,
         }
     }
@@ -74,7 +74,7 @@ impl Pace {
         start + Duration::from_nanos(self.next_ns as u64)
     }
 
-    /// Takes the next time off if it has come.
+    /// Takes the next time off the plan, if the time has come.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Instant> {
         let next = self.next(now);
         (next <= now).then(|| {

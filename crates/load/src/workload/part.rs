@@ -35,7 +35,7 @@ impl Part {
         self.number
     }
 
-    /// How many connections of so many are its.
+    /// How many of all connections belong to this part.
     pub fn connections(&self, all: usize) -> usize {
         all.saturating_sub(self.number).div_ceil(self.of)
     }
@@ -46,12 +46,12 @@ impl Part {
     }
 }
 
-/// Where one part waits for the others.
+/// The point at which one part waits for the other parts.
 pub(super) trait Gate {
     /// All connections of this part are there: waits until the load is to begin, or `failed` says that it need not.
     ///
     /// # Errors
-    /// [`Failure::Interrupted`] if it is not to begin at all.
+    /// [`Failure::Interrupted`] if the part is not to begin at all.
     fn connected(&mut self, failed: &dyn Fn() -> bool) -> Result<(), Failure>;
 
     /// The measured time is over; replies to sent messages are still awaited.

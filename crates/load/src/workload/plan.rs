@@ -6,14 +6,14 @@ use super::arrivals::Arrivals;
 use super::extent::Extent;
 use super::load::Workload;
 
-/// What to do: a load, on how many connections, when each message is sent, and for how long.
+/// The plan of a run: a load, on how many connections, when each message is sent, and for how long.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The messages to send.
     pub workload: Workload,
     /// How many connections there are, at least 1.
     pub connections: usize,
-    /// When it is sent.
+    /// When each message is sent.
     pub arrivals: Arrivals,
     /// How long.
     pub extent: Extent,

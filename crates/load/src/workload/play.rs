@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use super::failure::Failure;
 use super::stage::Stage;
 
-/// What plays a load round by round.
+/// Plays a load round by round.
 pub struct Play<'a> {
     stage: &'a Stage,
     connections: usize,
     within: Duration,
 }
 
-/// Decides about rounds; its end is that of the load.
+/// Decides about rounds; the load ends with the script.
 pub type Script<'a> = &'a mut dyn FnMut(&mut Play<'_>) -> Result<(), Failure>;
 
 impl<'a> Play<'a> {

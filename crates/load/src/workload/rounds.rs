@@ -17,7 +17,7 @@ pub(super) struct Rounds {
     answered: AtomicUsize,
     /// How often loops were asked whether what they sent has reached the kernel.
     asked: AtomicU64,
-    /// Loops that have answered since they were last asked.
+    /// Loops that have answered the last question.
     flushed: AtomicUsize,
     /// Set while the run waits until all of this round is sent.
     awaited: AtomicBool,
@@ -36,7 +36,7 @@ impl Rounds {
         true
     }
 
-    /// Whether it is waited for that all of this round is sent.
+    /// Whether the load waits until the whole round is sent.
     pub(super) fn is_awaited(&self) -> bool {
         self.awaited.load(SeqCst)
     }
@@ -51,7 +51,7 @@ impl Rounds {
         self.open.load(SeqCst)
     }
 
-    /// How often loops were asked about their output.
+    /// How many times loops were asked about their output.
     pub(super) fn asked(&self) -> u64 {
         self.asked.load(SeqCst)
     }
@@ -72,7 +72,7 @@ impl Rounds {
         self.open.fetch_add(1, SeqCst);
     }
 
-    /// Asks the loops whether what they sent has reached the kernel.
+    /// Asks the loops whether their sent bytes have reached the kernel.
     pub(super) fn ask(&self) {
         self.asked.fetch_add(1, SeqCst);
     }

@@ -15,15 +15,15 @@ use super::pattern::Pattern;
 use super::rounds::Rounds;
 use crate::histogram::Latencies;
 
-/// What connections are to do.
+/// The phase of a run, which says what connections do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Phase {
-    /// Connect and wait for the others.
+    /// Connect, and wait for the other connections.
     Gathering,
     /// Send.
     Sending,
-    /// Send nothing new; wait for what is outstanding.
+    /// Send no new message; wait for the outstanding replies.
     Ending,
 }
 
@@ -318,9 +318,9 @@ pub(super) struct Desk {
     taken: Taken,
     /// The looks at the latencies that were answered.
     looks: u64,
-    /// What connections were told last.
+    /// The phase that connections were told last.
     told: Phase,
-    /// When something was answered last while it was measured.
+    /// When a reply last arrived during the measurement.
     answered: Instant,
     /// The round that connections were told of last, and the question about output that was answered last.
     round: u64,
@@ -447,13 +447,13 @@ impl Desk {
         self.taken.scheduled.is_some()
     }
 
-    /// Whether it is being measured now: what counts where messages are sent as replies come.
+    /// Whether the measurement is on, for a load in which each reply leads to the next message.
     #[inline]
     pub(super) fn measuring(&self) -> bool {
         self.stage.measured_from.load(Relaxed) != u64::MAX && self.end_of_measuring().is_none()
     }
 
-    /// When measuring has ended, if it has.
+    /// When the measurement has ended, if it has.
     pub(super) fn end_of_measuring(&self) -> Option<Instant> {
         let until = self.stage.measured_until.load(Relaxed);
         (until != u64::MAX).then(|| Instant::from_nanos(until))

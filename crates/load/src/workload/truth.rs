@@ -28,7 +28,7 @@ const MS: f64 = 1e6;
 /// When the reply to message `n` of a connection, come at `now`, is sent.
 type When = dyn Fn(Duration, u64) -> Duration + Send + Sync;
 
-/// Echoes messages, each at its time.
+/// A server that echoes each message at a given time.
 #[derive(Clone)]
 struct Delayed(Arc<When>);
 

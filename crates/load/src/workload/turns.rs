@@ -90,7 +90,7 @@ impl Slot {
         next
     }
 
-    /// Nothing more is sent.
+    /// Tells the connections that no more messages are sent.
     pub(super) fn end(&self, link: &mut Link<'_>, desk: &mut Desk) {
         link.clear_timer();
         let left = self.left.swap(0, Relaxed);

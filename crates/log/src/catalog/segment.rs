@@ -33,7 +33,7 @@ pub(crate) struct Extent {
     pub(crate) first: u64,
     /// The position after the last.
     pub(crate) next: u64,
-    /// Bytes of the records, as they are stored.
+    /// Bytes of the records in their stored form.
     pub(crate) bytes: u64,
     pub(crate) entries: Vec<Entry>,
 }
@@ -76,17 +76,17 @@ impl Index {
             .map(|(stream, extent)| (*stream, extent))
     }
 
-    /// How many streams have records in it.
+    /// How many streams have records in the segment.
     pub(crate) fn streams(&self) -> usize {
         self.extents.len()
     }
 
-    /// How many entries all of them have.
+    /// How many entries all streams of the index have.
     pub(crate) fn entries(&self) -> usize {
         self.extents().map(|(_, extent)| extent.entries.len()).sum()
     }
 
-    /// Takes an extent as it is.
+    /// Adds an extent unchanged.
     pub(crate) fn insert(&mut self, stream: u32, extent: Extent) {
         match self.find(stream) {
             Ok(at) => self.extents[at].1 = extent,
@@ -133,14 +133,14 @@ impl Index {
 pub(crate) struct Segment {
     /// Bytes in use.
     pub(crate) used: u64,
-    /// The highest timestamp in it.
+    /// The highest timestamp in the segment.
     pub(crate) newest_us: u64,
-    /// When its last batch was written, by the log's own clock.
+    /// When the segment's last batch was written, by the log's own clock.
     pub(crate) lived_us: u64,
     pub(crate) index: Index,
     /// Positions that are lost.
     pub(crate) gaps: Vec<Missing>,
-    /// Entries of its index that memory has no room for; its index file may have them.
+    /// Entries of the segment's index that memory has no room for; the index file may have them.
     pub(crate) left_out: u32,
 }
 

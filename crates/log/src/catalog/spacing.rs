@@ -6,7 +6,7 @@
 
 use crate::note::NOTE_BYTES;
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spacing {
     pub(super) apart: u64,

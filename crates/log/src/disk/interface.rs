@@ -12,11 +12,11 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// The names of all files, in no order.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// Creates an empty file for reading and writing. Whether its name survives a crash is open
-    /// until [`Disk::sync_directory`].
+    /// Creates an empty file for reading and writing. Whether the file's name survives a crash is
+    /// open until [`Disk::sync_directory`].
     ///
     /// # Errors
     /// `AlreadyExists`, or what the system says.
@@ -28,27 +28,27 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// `NotFound`, or what the system says.
     fn open(&self, name: &str) -> io::Result<Self::File>;
 
-    /// Gives a file another name, replacing what had it. Atomic, durable after
+    /// Gives a file another name, and replaces the file that had this name. Atomic, durable after
     /// [`Disk::sync_directory`].
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file's name; open files stay readable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Whether [`DiskFile::reserve`] really reserves: writing to reserved space needs no more space.
-    /// On a copy-on-write file system it does not.
+    /// A copy-on-write file system gives no such guarantee.
     fn holds_room(&self) -> bool {
         true
     }
 
     /// Bytes that are free for this process, as far as the disk says: what may be reserved may be a little less. `None`
-    /// if it does not say.
+    /// if the file system does not report it.
     fn free(&self) -> Option<u64> {
         None
     }
@@ -56,7 +56,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Makes creations, renames and removals durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn sync_directory(&self) -> io::Result<()>;
 }
 
@@ -69,7 +69,7 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// Reads at an offset; fewer bytes than asked for only at the end of the file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes all of `parts` one after the other from `offset` on. After an error any part of it
@@ -84,11 +84,11 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     fn begin_writing(&self, _offset: u64, _len: u64) {}
 
     /// Makes what was written durable, with as much metadata as reading it back needs
-    /// (`fdatasync`). After an error it is unknown what is durable, and asking again proves
+    /// (`fdatasync`). After an error it is unknown which bytes are durable, and another sync proves
     /// nothing.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn sync_data(&self) -> io::Result<()>;
 
     /// Sets the length and reserves the blocks up to it, which read as zeros where nothing was
@@ -101,13 +101,13 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// Cuts the file to `len`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn truncate(&self, len: u64) -> io::Result<()>;
 
     /// The length in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn len(&self) -> io::Result<u64>;
 }
 

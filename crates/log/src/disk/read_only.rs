@@ -39,8 +39,8 @@ impl ReadOnlyDisk {
         })
     }
 
-    /// Whether a process has the log open for writing now. Also `false` if that cannot be found
-    /// out, because the directory has no lock file or the file may not be read.
+    /// Whether a process has the log open for writing now. The result is also `false` if that
+    /// cannot be found out, because the directory has no lock file or the file may not be read.
     pub fn is_written(&self) -> bool {
         let Ok(lock) = File::open(self.path.join(LOCK)) else {
             return false;
@@ -75,7 +75,7 @@ impl Disk for ReadOnlyDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {
-        // A pipe in its place would block the open until something writes to it.
+        // A pipe of this name would block the open until another process writes to it.
         let mut options = fs::OpenOptions::new();
         options
             .read(true)

@@ -58,13 +58,13 @@ pub(crate) struct BatchHeader {
     pub(crate) header: usize,
     /// The random number of the log.
     pub(crate) log: u64,
-    /// The segment it was written to.
+    /// The segment to which the batch was written.
     pub(crate) segment: u64,
     /// Number of the batch, dense over the log, from 1.
     pub(crate) number: u64,
     /// The last batch that was known to be durable when this batch was written.
     pub(crate) durable_through: u64,
-    /// When it was written: microseconds since the Unix epoch.
+    /// When the batch was written: microseconds since the Unix epoch.
     pub(crate) written_us: u64,
     /// Length of the batch, header and padding included.
     pub(crate) length: u32,

@@ -22,12 +22,12 @@ pub(crate) const BATCH_HEADER_BEFORE: usize = 72;
 pub(crate) const RECORDS_HEADER: usize = 48;
 /// Length of what every run begins with: its kind and its length.
 pub(crate) const RUN_PREFIX: usize = 8;
-/// Length of what is in front of each payload: id and size.
+/// Length of the header in front of each payload: id and size.
 pub(crate) const FRAME_HEADER: usize = 12;
 /// Batches begin at multiples of this.
 pub(crate) const ALIGN: usize = 8;
 
-/// What is wrong at an offset of a segment.
+/// A fault at an offset of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) offset: u64,
@@ -72,9 +72,9 @@ pub(crate) struct SegmentHeader {
     /// The version of the format: that which is written, or the one before.
     pub(crate) version: u32,
     pub(crate) needs: Needs,
-    /// The random number of the log it belongs to.
+    /// The random number of the segment's log.
     pub(crate) log: u64,
-    /// The number of its first batch, which is also its name.
+    /// The number of the segment's first batch, which is also the segment's name.
     pub(crate) number: u64,
     /// Whether the log holds messages or keys; not recorded up to version 0.2.0.
     pub(crate) kind: Option<Kind>,

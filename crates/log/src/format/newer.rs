@@ -4,10 +4,10 @@ use super::batch;
 use super::layout::{Needs, SEGMENT_HEADER, SEGMENT_MAGIC, VERSION, VERSION_BEFORE, u32_at};
 use crate::Kind;
 
-/// What says that a later version has written a segment.
+/// The sign that a later version has written a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Newer {
-    /// Where it says so.
+    /// The offset of the sign in the segment.
     pub(crate) offset: u64,
     /// The version or feature that the segment names.
     pub(crate) found: String,

@@ -112,7 +112,7 @@ impl<'a> Records<'a> {
         Some((records, frames))
     }
 
-    /// Whether it is what was written, at `offset`, with `frames` behind its header.
+    /// Checks the run, found at `offset` with `frames` behind its header, against its checksum.
     pub(crate) fn verify(&self, frames: &[u8], offset: u64) -> Result<(), Fault> {
         let stored = u32_at(self.header, RECORDS_CRC);
         let frames_crc = crc32c::crc32c(frames);
@@ -162,7 +162,8 @@ pub(crate) enum RunView<'a> {
     /// A stream has this name and these settings.
     StreamSet {
         id: u32,
-        /// The position that its next record will have: the first one, if it is new.
+        /// The position that the stream's next record will have: the first one, if the stream is
+        /// new.
         first: u64,
         settings: StreamSettings,
         name: &'a str,
@@ -187,7 +188,7 @@ pub(crate) enum Form {
     Before,
     /// As long as no stream was ever administered.
     Plain,
-    /// With what was set about streams, and which were deleted.
+    /// A batch with changed settings of streams, and with deleted streams.
     Administered,
 }
 
@@ -210,7 +211,7 @@ pub(crate) struct Missing {
     pub(crate) next: u64,
 }
 
-/// Length of one such entry.
+/// Length of one entry of missing positions.
 const MISSING_ENTRY: usize = 20;
 
 impl Missing {
@@ -274,7 +275,7 @@ impl<'a> RunView<'a> {
             (1..=255).contains(&name.len()).then_some(name)
         };
         let flags = match whole[0] {
-            // How they are compressed is looked at with the rest.
+            // The compression of records is checked with the rest.
             RECORDS => whole[1] & ((1 << COMPRESSION_SHIFT) - 1),
             _ => whole[1],
         };
@@ -428,7 +429,7 @@ pub(crate) fn put_cursor(to: &mut Vec<u8>, stream: u32, position: u64, name: &st
     to.extend_from_slice(name.as_bytes());
 }
 
-/// Appends what is lost: batches up to `through`, and positions.
+/// Appends the lost parts: batches up to `through`, and positions.
 pub(crate) fn put_missing(to: &mut Vec<u8>, through: u64, lost: &[Missing]) {
     to.extend_from_slice(&prefix(MISSING, (8 + MISSING_ENTRY * lost.len()) as u32));
     to.extend_from_slice(&through.to_le_bytes());

@@ -1,4 +1,4 @@
-//! What readers share: open files, buffers, and where each of them stopped.
+//! The state that readers share: open files, buffers, and where each reader stopped.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ const HELD_MAX: usize = 16;
 /// Buffers kept for the next reader.
 pub(super) const BUFFERS_MAX: usize = 8;
 
-/// What readers share.
+/// The state that readers share.
 #[derive(Debug)]
 pub(crate) struct Readers<F> {
     pub(super) files: Mutex<VecDeque<(u64, F)>>,

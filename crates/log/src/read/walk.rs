@@ -230,7 +230,7 @@ impl<'a, D: Disk> Walk<'a, D> {
 }
 
 /// The length of the first `count` whole frames and how many these are: fewer if they exceed
-/// `credit` bytes, but at least one. `None` if they are not all there.
+/// `credit` bytes, but at least one. `None` if the frames are not complete.
 fn cut(frames: &[u8], count: u32, credit: usize) -> Option<(usize, u32)> {
     let mut end = 0;
     for taken in 0..count {

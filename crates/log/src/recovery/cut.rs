@@ -92,7 +92,7 @@ pub(super) fn settle<D: Disk>(
     }
     loaded.claims_file = match ClaimsFile::open(disk, &loaded.claimed) {
         Ok(file) => Some(file),
-        // The writer makes it before it takes anything.
+        // The writer makes the file before it takes records.
         Err(error) if error.kind() == io::ErrorKind::StorageFull => None,
         Err(error) => return Err(OpenError::io("opening the file of claims", error)),
     };
@@ -232,7 +232,7 @@ fn clear<F: DiskFile>(bytes: &mut Window<F>, used: u64) -> io::Result<bool> {
 }
 
 /// A sync that failed in an earlier process may have left pages that the system believes to be
-/// clean and that are on no disk. Writing them again and syncing makes it known.
+/// clean and that are on no disk. Writing the bytes again and syncing makes their durability known.
 fn write_anew<F: DiskFile>(bytes: &mut Window<F>, from: u64, to: u64) -> io::Result<()> {
     let file = bytes.file().clone();
     bytes.pieces(from, to, |at, piece| {

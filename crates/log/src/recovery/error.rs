@@ -4,18 +4,18 @@ use std::{fmt, io};
 
 use crate::Kind;
 
-/// Bytes that differ from what was written.
+/// Bytes of a file that differ from the bytes that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub file: String,
-    /// Bytes from its beginning.
+    /// Bytes from the beginning of the file.
     pub offset: u64,
     /// The number of the batch that should be there.
     pub batch: u64,
-    /// What should be there.
+    /// The expected value, in words.
     pub expected: String,
-    /// What was found there.
+    /// The found value, in words.
     pub found: String,
 }
 
@@ -43,7 +43,7 @@ pub enum OpenError {
     Io {
         /// The operation that failed.
         what: String,
-        /// Why it failed.
+        /// Why the operation failed.
         source: io::Error,
     },
     /// Records that were acknowledged as durable are not there any more.
@@ -66,9 +66,9 @@ pub enum OpenError {
     Later {
         /// The file.
         file: String,
-        /// Bytes from its beginning.
+        /// Bytes from the beginning of the file.
         offset: u64,
-        /// What was found there.
+        /// The found value, in words.
         found: String,
     },
     /// The log is of another kind than it was to be opened as.

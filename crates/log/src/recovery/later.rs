@@ -44,7 +44,7 @@ pub(crate) fn refuse_later_file<D: Disk>(disk: &D, file: &str) -> Result<Option<
         .and_then(|opened| opened.read_at(&mut bytes, 0));
     let count = match read {
         Ok(count) => count,
-        // Retention has removed it meanwhile.
+        // Retention has removed the file meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable_file(file, error)),
     };

@@ -21,7 +21,7 @@ use crate::settings::Verify;
 use crate::state::State;
 use crate::writer::Active;
 
-/// A log as it was found.
+/// A log as an opening found it.
 #[derive(Debug)]
 pub(crate) struct Loaded<F> {
     /// The random number of the log; `None` if there is no segment.
@@ -31,7 +31,7 @@ pub(crate) struct Loaded<F> {
     pub(crate) next_batch: u64,
     pub(crate) batches: u64,
     pub(crate) records: u64,
-    /// Segments that are good, at least at their beginning.
+    /// Segments that are whole, at least at their beginning.
     pub(crate) segments: Vec<Found>,
     /// The first fault, if bad bytes follow the good part.
     pub(crate) fault: Option<Damage>,
@@ -40,7 +40,7 @@ pub(crate) struct Loaded<F> {
     /// Segments that are none of the log any more: retention had removed them or an earlier opening
     /// had set them aside, and their names have come back.
     pub(crate) stale: Vec<u64>,
-    /// What the claims file says.
+    /// The content of the claims file.
     pub(crate) claimed: Claimed,
     /// The last batch is a closing one.
     pub(crate) is_closed: bool,
@@ -73,18 +73,19 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The segment's number, and what readers see of it.
+    /// The segment's number, and its facts for readers.
     pub(crate) fn of_catalog(self) -> (u64, Segment) {
         (self.number, self.view)
     }
 }
 
-/// What to do with damage.
+/// How an opening treats damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Refuse it.
+    /// The opening refuses damage.
     Strict,
-    /// Take it for the end of the log, wherever it is: for tools that look and change nothing.
+    /// The opening takes damage for the end of the log, wherever the damage is: for tools that look
+    /// and change nothing.
     Lenient,
 }
 
@@ -103,7 +104,7 @@ pub struct Opening {
 /// Is told how far the opening of a log has come.
 pub(crate) type Watcher<'a> = &'a mut dyn FnMut(Opening);
 
-/// Reads all segments, or the ones that need it.
+/// Reads all segments, or the segments that need a check.
 pub(crate) fn load<D: Disk>(
     disk: &D,
     verify: Verify,
@@ -436,7 +437,7 @@ impl Load {
         self.beyond(bytes, number)
     }
 
-    /// What the claims file says is there.
+    /// Notes that the end which the claims file names is missing.
     fn missing_end(&mut self) {
         let next_batch = self.walked.next_batch;
         let said = self.claimed.said.unwrap_or_default();

@@ -33,7 +33,7 @@ pub(super) fn rename_anew<D: Disk>(disk: &D, number: u64) -> io::Result<()> {
     disk.rename(&moved, &name)
 }
 
-/// A name that no file has: what was kept earlier stays.
+/// A name that no file has: files kept earlier stay.
 pub(crate) fn free_name(names: &[String], wanted: &str) -> String {
     let candidates = (2..).map(|count| format!("{wanted}.{count}"));
     std::iter::once(wanted.to_owned())

@@ -26,12 +26,12 @@ pub struct Recovery {
 
 /// A torn tail: what was being written when the process or the power went.
 ///
-/// A tail that was cut off. Nothing on the disk says that it was acknowledged as durable. It may
-/// have been acknowledged all the same, if the process was killed less than a second after its last
-/// group and the disk has damaged the group since.
+/// A tail that was cut off. No file on the disk says that the cut group was acknowledged as
+/// durable. The group may have been acknowledged all the same, if the process was killed less than
+/// a second after its last group and the disk has damaged the group since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The first fault; the cut begins with its batch.
+    /// The first fault; the cut begins with the batch of this fault.
     pub at: Damage,
     /// Bytes that were not zero behind it, in all segments.
     pub bytes: u64,

@@ -13,7 +13,7 @@ use crate::format::{
 use crate::note::Note;
 use crate::state::State;
 
-/// What batches say about each other.
+/// The claims that batches make about earlier batches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Claims {
     /// The last batch that a claim says is durable.
@@ -60,7 +60,7 @@ impl From<Fault> for Bad {
     }
 }
 
-/// What the walk over segments builds up.
+/// The state that the walk over segments builds up.
 #[derive(Debug, Default)]
 pub(crate) struct Walked {
     pub(crate) state: State,
@@ -311,7 +311,7 @@ pub(crate) fn scan_claims(
         let Ok(batch) = BatchHeader::decode(header, 0, number) else {
             continue;
         };
-        // No batch claims what was not written yet.
+        // A batch cannot claim a batch that was not written yet.
         if log.is_some_and(|log| log != batch.log) || batch.durable_through >= batch.number {
             continue;
         }

@@ -15,7 +15,7 @@ pub(crate) trait Bytes {
     /// `wanted` bytes from `offset` on; fewer only at the end.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn get(&mut self, offset: u64, wanted: usize) -> io::Result<&[u8]>;
 }
 
@@ -27,7 +27,7 @@ impl Bytes for &[u8] {
     }
 }
 
-/// See the module.
+/// The module's comment describes the type.
 #[derive(Debug)]
 pub(crate) struct Window<F> {
     file: F,
@@ -53,7 +53,7 @@ impl<F: DiskFile> Window<F> {
         &self.file
     }
 
-    /// How long the file was when it was opened.
+    /// The length of the file when it was opened.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }

@@ -105,7 +105,7 @@ impl State {
                     return None;
                 }
                 // Version 0.2.0 left one behind that had been forgotten and had come again, when its stream was deleted.
-                // Its number is not used again.
+                // The number of that producer is not used again.
                 state.last_producer = state.last_producer.max(id);
                 continue;
             }

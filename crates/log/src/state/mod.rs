@@ -52,8 +52,8 @@ fn forget(forgotten: &mut VecDeque<u64>, stream: &str, producer: &Producer) {
 }
 
 /// The prefix of names for streams whose names are lost: a [repair](crate::tools::repair) appends the stream's number,
-/// which no other stream has. Such a stream may have had any name. So a new stream begins behind all nameless streams,
-/// even deleted ones.
+/// which no other stream has. Such a stream may have had any name before the repair. So a new stream begins behind all
+/// nameless streams, even deleted ones.
 pub const NAMELESS: &str = "lost-stream-";
 /// Stands for the name of a stream that is lost, where hashes of names do.
 const ANY_NAME: u64 = 0;
@@ -96,10 +96,11 @@ pub(crate) struct Producer {
     pub(crate) stream: u32,
     pub(crate) name: Arc<str>,
     pub(crate) mark: Mark,
-    /// When it was last heard of, by the log's own clock, which counts the time that the log is
-    /// open: setting the wall clock, or leaving the log closed for a month, makes no producer idle.
+    /// When the producer last sent a message, by the log's own clock, which counts the time that
+    /// the log is open: setting the wall clock, or leaving the log closed for a month, makes no
+    /// producer idle.
     pub(crate) seen_us: u64,
-    /// How often it is [held](crate::Log::hold): as long as it is, it is not away.
+    /// How many times the producer is [held](crate::Log::hold): a held producer is not away.
     held: u32,
 }
 
@@ -142,7 +143,7 @@ impl State {
         if !self.streams.contains(id) {
             let stream = self.insert_stream(id, name);
             (stream.next, stream.trimmed) = (first, first);
-            // The stream remembers it from now on.
+            // The stream remembers the producer from now on.
             let hash = fnv(name.bytes());
             self.deleted.retain(|&(deleted, _)| deleted != hash);
         }
@@ -264,7 +265,7 @@ impl State {
 
     /// See [`Log::let_go`](crate::Log::let_go).
     pub(crate) fn let_go(&mut self, producer: u32, lived_us: u64) {
-        // With its stream it may have been deleted.
+        // The producer may have been deleted with its stream.
         if let Some(producer) = self.producers.get_mut(&producer) {
             producer.held = producer.held.saturating_sub(1);
             producer.seen_us = producer.seen_us.max(lived_us);

@@ -103,7 +103,7 @@ impl State {
         Ok(())
     }
 
-    /// A stream goes on behind these positions.
+    /// Lets a stream go on behind these positions.
     fn pass(&mut self, lost: Missing) -> Result<(), String> {
         let Some(stream) = self.streams.get_mut(lost.stream) else {
             return Err(format!("a gap in the unknown stream {}", lost.stream));

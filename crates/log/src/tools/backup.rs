@@ -92,7 +92,7 @@ pub fn backup_since<S: Disk, T: Disk, E: Disk>(
     }
     let (loaded, written) = patiently(|| {
         clear(into).map_err(|error| OpenError::io("clearing the copy", error))?;
-        // Strict about what was acknowledged, and about foreign files.
+        // The loading is strict about acknowledged records, and about foreign files.
         let loaded = load(source, Verify::All, Manner::Strict)?;
         let mut written = Ok(Backup::default());
         let newest = loaded.segments.last().map(|found| found.number);

@@ -1,4 +1,4 @@
-//! Whether everything is as it was written: not only up to the first problem.
+//! Checks whether all bytes are as they were written: not only up to the first problem.
 
 use std::io;
 
@@ -17,17 +17,17 @@ use crate::{Damage, OpenError};
 pub struct Report {
     /// How many segments there are.
     pub segments: u64,
-    /// How many batches are as they were written.
+    /// How many batches are whole.
     pub batches: u64,
     /// How many records are in these batches.
     pub records: u64,
     /// The last batch that another one says was durable.
     pub durable_through: u64,
-    /// All deviations from what was written, in the order of the log.
+    /// All damaged places, in the order of the log.
     pub problems: Vec<Problem>,
 }
 
-/// Something that is not as it was written.
+/// A damaged place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where, and what.
@@ -116,7 +116,7 @@ struct Check {
     report: Report,
     next_batch: u64,
     log: Option<u64>,
-    /// Where the last batch ends in its segment.
+    /// The end of the last batch in its segment.
     end: u64,
 }
 

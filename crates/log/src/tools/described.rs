@@ -1,4 +1,4 @@
-//! A stream and a cursor, as they are described.
+//! A stream and a cursor in the form that tools show.
 
 use crate::StreamSettings;
 
@@ -15,7 +15,8 @@ pub struct StreamInfo {
     pub bytes: u64,
     /// Bytes of the oldest segments that are kept for it, or for it and others: see [`StreamStatus`](crate::StreamStatus::pins).
     pub pins: u64,
-    /// When its last record was received: microseconds since the Unix epoch; 0 if it has none.
+    /// The time at which the stream's last record was received: microseconds since the Unix epoch;
+    /// 0 if the stream has no record.
     pub newest_us: u64,
     /// The stream's settings.
     pub settings: StreamSettings,
@@ -28,6 +29,6 @@ pub struct CursorInfo {
     pub stream: String,
     /// Name of the cursor.
     pub name: String,
-    /// Where it stands.
+    /// The position of the cursor.
     pub position: u64,
 }

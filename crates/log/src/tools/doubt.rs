@@ -1,11 +1,10 @@
-//! What nothing tells of: positions that may have been given in what is lost, and streams that may
-//! not own their names any more.
+//! Facts that no batch tells: positions that may have been used by lost records, and streams that
+//! may no longer own their names.
 //!
-//! The one idea: no position of a name is given twice. Where nothing tells how far a stream went in what is lost, it
-//! goes on behind the most that it can have had. Where a stream without a name may be the one that followed another,
-//! which was deleted, that one goes on behind both, and its producers are forgotten: what the log knows of them may be
-//! of an earlier life. Where streams may have been made of which there is no trace, one without a name stands for them:
-//! a new stream begins behind it, whatever its name is.
+//! The one idea: no position of a name is used twice. If no batch tells how far a stream went in a gap, the stream goes
+//! on behind the most that it can have had. A nameless stream may have followed a deleted one under its name. Then it
+//! goes on behind both, and its producers are forgotten: the log's marks may belong to the deleted stream. Streams may
+//! have been made without any trace. A nameless stream stands for them: any new stream begins behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +20,8 @@ const SEGMENT_RECORDS: u64 = 1 << 42;
 /// No stream goes on behind this position because of a doubt.
 const POSITION_MAX: u64 = 1 << 63;
 
-/// What whole batches tell behind gaps: how many gaps there were before the last one that does.
+/// What whole batches behind gaps tell: how many gaps there were before the last gap that they
+/// follow.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// Where a stream is.
@@ -30,8 +30,8 @@ pub(super) struct Told {
     shown: BTreeMap<u32, usize>,
     /// How many streams were made by then.
     count: usize,
-    /// Streams that batches behind the last gap seem to make, with their names: or they only change what is set about
-    /// them.
+    /// Streams that batches behind the last gap seem to make, with their names; the batches may also only change
+    /// their settings.
     set: Names,
     /// Where streams ended that are deleted.
     ended: BTreeMap<u32, u64>,
@@ -49,17 +49,18 @@ impl Told {
         self.shown.insert(stream, gaps);
     }
 
-    /// Whether batches behind the last gap make streams, so far as is known: none that has a higher number was made in it.
+    /// Whether batches behind the last gap make streams, as far as is known: no stream with a higher number was made in
+    /// the gap.
     pub(super) fn counts(&self, gaps: usize) -> bool {
         self.count == gaps
     }
 
-    /// What one of them is called, if they seem to make it.
+    /// The name of a stream that these batches seem to make.
     pub(super) fn seems_made(&self, stream: u32) -> Option<&str> {
         self.set.get(&stream).map(String::as_str)
     }
 
-    /// Names among them that may have been made in it, after all.
+    /// Takes the names of those streams that may have been made in the gap after all.
     pub(super) fn take_set(&mut self) -> Names {
         std::mem::take(&mut self.set)
     }
@@ -74,8 +75,8 @@ impl Told {
         self.count = gaps;
     }
 
-    /// What a whole batch tells; of the streams in `known` where they are. `before` is the state before it, `all` that
-    /// in its checkpoint.
+    /// Takes what a whole batch tells; for streams in `known`, also their positions. `before` is the state before the
+    /// batch, `all` the state in its checkpoint.
     pub(super) fn take(
         &mut self,
         gaps: usize,
@@ -141,7 +142,7 @@ fn made_in(stream: u32, gaps: &[Lost]) -> Option<usize> {
         .position(|gap| gap.streams.contains_key(&stream))
 }
 
-/// A stream that was made in what is lost, and whose name is lost.
+/// A stream that was made in a gap, and whose name is lost.
 struct Nameless {
     stream: u32,
     /// In which gap.
@@ -152,7 +153,7 @@ struct Nameless {
     high: u64,
 }
 
-/// Everything that is known when the walk is over.
+/// Everything that is known when the walk has ended.
 pub(super) struct Doubt<'a> {
     pub(super) gaps: &'a mut [Lost],
     pub(super) state: &'a mut State,
@@ -160,7 +161,7 @@ pub(super) struct Doubt<'a> {
     pub(super) names: &'a Names,
     /// Whether streams may have been deleted.
     pub(super) may_delete: bool,
-    /// What is told of the end of the log is told of all streams with records.
+    /// The end of the log is known for all streams with records.
     pub(super) is_all: bool,
     /// The end is lost, and there may have been more batches behind what is known of.
     pub(super) is_open: bool,
@@ -273,7 +274,8 @@ fn forget(state: &mut State, stream: u32) -> Vec<(u32, String)> {
     renumbered
 }
 
-/// Has a stream go on at a position, if that is behind its end; how far it went is not known.
+/// Has a stream go on at a position, if that is behind its end; how far the stream went is not
+/// known.
 pub(super) fn go_on(state: &mut State, gap: &mut Lost, names: &Names, stream: u32, position: u64) {
     let position = position.min(POSITION_MAX);
     let Some(known) = state.streams.get(stream) else {

@@ -25,12 +25,12 @@ pub enum Item<'a> {
         file: &'a str,
         /// The random number of the log.
         log: u64,
-        /// The number of its first batch.
+        /// The number of the segment's first batch.
         first_batch: u64,
     },
     /// A batch begins.
     Batch {
-        /// Where it is in the file.
+        /// The place of the batch in the file.
         offset: u64,
         /// Number of the batch.
         number: u64,
@@ -38,9 +38,9 @@ pub enum Item<'a> {
         length: u32,
         /// The last batch that was known to be durable when it was written.
         durable_through: u64,
-        /// When it was written: microseconds since the Unix epoch.
+        /// When the batch was written: microseconds since the Unix epoch.
         written_us: u64,
-        /// How many records are in it.
+        /// How many records the batch has.
         records: u32,
         /// Whether this is the last batch of a log that was closed in order.
         closing: bool,
@@ -53,7 +53,7 @@ pub enum Item<'a> {
         stream: u32,
         /// The producer's number; 0 is anonymous.
         producer: u32,
-        /// When they were received: microseconds since the Unix epoch.
+        /// The time at which the records were received: microseconds since the Unix epoch.
         timestamp_us: u64,
         /// The position of the first one.
         first: u64,
@@ -73,18 +73,18 @@ pub enum Item<'a> {
     Producer {
         /// Number of the producer.
         id: u32,
-        /// The number of its stream.
+        /// The number of the producer's stream.
         stream: u32,
         /// Name of the producer.
         name: &'a str,
     },
     /// A cursor was set.
     Cursor {
-        /// The number of its stream.
+        /// The number of the cursor's stream.
         stream: u32,
         /// Name of the cursor.
         name: &'a str,
-        /// Where it stands.
+        /// The position of the cursor.
         position: u64,
     },
     /// The whole state after the batch was saved here.
@@ -125,7 +125,8 @@ pub enum Item<'a> {
         /// The first position that is kept.
         position: u64,
     },
-    /// Bytes that are not what was written. The dump goes on with the next whole batch of the file.
+    /// Bytes that differ from the bytes that were written. The dump goes on with the next whole
+    /// batch of the file.
     Problem(Damage),
 }
 

@@ -1,7 +1,7 @@
-//! Every record that can be found in one file, whatever became of the batches that they are in.
+//! Every record that can be found in one file, even in damaged batches.
 //!
-//! The one idea: what a repair could not keep is for people to judge. Runs whose checksum holds are records as they were
-//! written; of others what is there is shown, and said to be damaged.
+//! The one idea: people judge what a repair could not keep. Runs with a valid checksum hold records as they were
+//! written; other runs are shown as far as they can be read, and marked as damaged.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -24,13 +24,13 @@ pub struct Extracted {
     pub stream: u32,
     /// The producer's number; 0 is anonymous.
     pub producer: u32,
-    /// When they were received: microseconds since the Unix epoch.
+    /// The time at which the records were received: microseconds since the Unix epoch.
     pub timestamp_us: u64,
     /// The position of the first one.
     pub first: u64,
     /// How many there were.
     pub count: u32,
-    /// The records, in the form of [`Run::frames`](crate::Run::frames); of a run that is damaged all that is there.
+    /// The records, in the form of [`Run::frames`](crate::Run::frames); for a damaged run, all its bytes.
     pub frames: Vec<u8>,
     /// The records' checksum does not hold: anything of this may be wrong.
     pub is_damaged: bool,
@@ -115,7 +115,7 @@ fn all<F: DiskFile>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The run that is `whole`, with its prefix.
+/// The run in `whole`, with its prefix.
 fn extracted(whole: &[u8], offset: u64, is_damaged: bool) -> Option<Extracted> {
     let (records, _) = Records::decode(whole)?;
     let records = records.with(whole.get(RECORDS_HEADER..)?);

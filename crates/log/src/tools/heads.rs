@@ -1,9 +1,9 @@
-//! What a damaged batch still tells of what was in it.
+//! What a damaged batch still tells about its contents.
 //!
-//! The one idea: whatever a checksum that holds says of itself is so, whichever other one does not.
-//! Where only frames are damaged, the body's checksum proves all heads; where the batch's header is
-//! damaged, it still proves them if it is whole itself; and each run of records has a checksum of
-//! its own.
+//! The one idea: what a valid checksum covers is true, even if another checksum of the batch is
+//! wrong. If only frames are damaged, the body's checksum proves all heads. If the batch's header
+//! is damaged, the checksum still proves them, as long as the field of the checksum is whole. And
+//! each run of records has a checksum of its own.
 
 use super::lost::{Lost, Names, pass};
 use crate::format::{
@@ -20,13 +20,13 @@ pub(super) struct Heads {
     /// Stream, first position, position after the last.
     pub(super) records: Vec<Missing>,
     deleted: Vec<u32>,
-    /// How many more records were in it at most; `None` if that is not known.
+    /// Most records that were in the batch besides the known ones; `None` if that is not known.
     pub(super) unseen: Option<u64>,
     /// The checksum of its body holds: these are all.
     pub(super) is_proven: bool,
-    /// Everything that was known after it, if that is proven.
+    /// The whole state after the batch, if it is proven.
     pub(super) checkpoint: Option<State>,
-    /// Where it ends in its segment, if that is known.
+    /// The end of the batch in its segment, if it is known.
     pub(super) end: Option<u64>,
 }
 
@@ -58,7 +58,8 @@ impl Heads {
             && self.deleted.is_empty()
     }
 
-    /// What is proven of these runs; `records` is how many the batch has, if its header tells.
+    /// The proven heads of these runs; `records` is the batch's number of records, if its header
+    /// tells.
     fn collect(number: u64, runs: Runs<'_>, body_crc: u32, records: Option<u32>) -> Heads {
         let mut runs = runs.map_while(Result::ok).collect::<Vec<_>>();
         let mut crc = 0;

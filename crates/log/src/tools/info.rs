@@ -40,7 +40,7 @@ pub struct Info {
 pub struct SegmentInfo {
     /// The name of the file.
     pub file: String,
-    /// The numbers of its batches: from the first to before the second.
+    /// The numbers of the segment's batches: from the first to before the second.
     pub batches: (u64, u64),
     /// Bytes in use.
     pub bytes: u64,
@@ -48,7 +48,7 @@ pub struct SegmentInfo {
     pub newest_us: u64,
 }
 
-/// Reads everything and tells what is there. The log may be written meanwhile.
+/// Reads the whole log and describes it. The log may be written meanwhile.
 ///
 /// # Errors
 /// [`OpenError::Io`]; damage is told in [`Info::problem`].

@@ -1,4 +1,5 @@
-//! What is in the runs of a batch: checksums hold of bytes, whatever they mean.
+//! The contents of the runs of a batch: a valid checksum alone does not say that the bytes make
+//! sense.
 
 use std::borrow::Cow;
 
@@ -18,7 +19,7 @@ pub(super) fn look(batch: &BatchHeader, rest: &[u8], offset: u64) -> Result<(), 
     Ok(())
 }
 
-/// Whether a run of records, at `offset`, is what was written, and all of it can be read.
+/// Whether a run of records, at `offset`, is as it was written, and can be read to its end.
 pub(super) fn is_whole(run: &Records<'_>, offset: u64) -> bool {
     run.verify(run.frames, offset).is_ok() && readable(run, offset).is_ok()
 }

@@ -17,11 +17,12 @@ pub(super) struct Lost {
     /// Streams and producers that were defined in it.
     pub(super) streams: BTreeMap<u32, Made>,
     pub(super) producers: BTreeSet<u32>,
-    /// Streams that must have been deleted in it, with their names: others have these, or it tells so itself.
+    /// Streams that must have been deleted in the gap, with their names: other streams have these names, or
+    /// the gap itself says so.
     pub(super) deleted: BTreeMap<u32, String>,
-    /// Everything that was known after the first of the batches, which has what is known of the log from there on.
+    /// The whole state after the first of the lost batches, if it is known.
     pub(super) checkpoint: Option<State>,
-    /// What is missing before that.
+    /// Positions that were missing before that.
     pub(super) before: Vec<Missing>,
     /// How many records of it nothing tells of, at most, as far as its own batches do.
     pub(super) unseen: u64,
@@ -33,7 +34,7 @@ pub(super) struct Lost {
     pub(super) rescued: Vec<Rescued>,
 }
 
-/// A stream that was made in what is lost.
+/// A stream that was made in a gap.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) name: String,
@@ -41,12 +42,12 @@ pub(super) struct Made {
     pub(super) first: u64,
 }
 
-/// Names of streams that were made in what is lost, by number, as what follows tells them.
+/// Names of streams that were made in a gap, by number, as later batches tell them.
 pub(super) type Names = BTreeMap<u32, String>;
 /// Streams and names of producers, by number.
 pub(super) type Producers = BTreeMap<u32, (u32, String)>;
 
-/// More streams than a log can have had: a number above is no number of one.
+/// More streams than a log can have had: a higher number is not a stream's.
 pub(super) const STREAMS_MAX: usize = 1 << 20;
 
 impl Lost {
@@ -69,7 +70,7 @@ impl Lost {
         }
     }
 
-    /// Has the state know a stream that was made in the gap as the next one; the former stream of
+    /// Adds a stream to the state that was made in the gap as the next one; the former stream of
     /// its name was deleted there.
     pub(super) fn make(&mut self, state: &mut State, name: String) {
         let id = state.streams.next_number();
@@ -103,7 +104,7 @@ pub(super) fn know(state: &mut State, gap: &mut Lost, names: &Names, stream: u32
     }
 }
 
-/// Has a stream go on at a position; what is before it is missing.
+/// Has a stream go on at a position; the positions before it are missing.
 pub(super) fn pass(state: &mut State, gap: &mut Lost, names: &Names, stream: u32, first: u64) {
     if stream as usize > STREAMS_MAX {
         return;

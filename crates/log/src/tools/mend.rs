@@ -1,9 +1,9 @@
 //! A damaged batch without the runs of records that are damaged in it.
 //!
 //! The one idea: the checksum of a batch's body covers everything but the frames of its records, and each run of
-//! records has a checksum of its own. So where the body's checksum holds, all that can be damaged is known: frames of
+//! records has a checksum of its own. So if the body's checksum is valid, only two things can be damaged: frames of
 //! runs whose positions are known, and the batch's header. Such a batch keeps its place, its names and its checkpoint;
-//! what it says of the damaged runs is which positions are missing.
+//! its damaged runs become missing positions.
 
 use std::io;
 
@@ -17,7 +17,7 @@ use crate::format::{
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Bytes(Vec<u8>),
-    /// As it stands in a segment.
+    /// Bytes copied unchanged from a segment.
     Copy {
         segment: u64,
         from: u64,
@@ -25,7 +25,7 @@ pub(super) enum Part {
     },
 }
 
-/// Adds what stands at these bytes of a segment.
+/// Adds a copy of these bytes of a segment.
 pub(super) fn add_copy(parts: &mut Vec<Part>, segment: u64, from: u64, to: u64) {
     match parts.last_mut() {
         Some(Part::Copy {
@@ -40,7 +40,7 @@ pub(super) fn add_copy(parts: &mut Vec<Part>, segment: u64, from: u64, to: u64) 
 /// All bytes of these parts.
 ///
 /// # Errors
-/// What `read` says.
+/// The error of `read`.
 pub(super) fn assemble(
     parts: &[Part],
     mut read: impl FnMut(u64, u64, u64) -> io::Result<Vec<u8>>,
@@ -62,13 +62,13 @@ pub(super) struct Mended {
     pub(super) parts: Vec<Part>,
     /// Where the damaged one ends in its segment.
     pub(super) end: u64,
-    /// What was wrong first.
+    /// The first fault that was found.
     pub(super) fault: Fault,
     /// The positions of the runs that are left out.
     pub(super) missing: Vec<Missing>,
 }
 
-/// What a batch with a damaged header must have been.
+/// The known properties of a batch whose header is damaged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) log: u64,
@@ -77,9 +77,9 @@ pub(super) struct Known {
     pub(super) lived_us: u64,
 }
 
-/// The batch that begins `rest`, at `offset` of a segment, without what is damaged; its bytes, too. If its header is
-/// damaged, it is the one that is `known` to be there. `None` if it is whole, or if its body is not known to be what was
-/// written.
+/// The batch at the start of `rest`, at `offset` of a segment, without its damaged parts; with its bytes. If its header
+/// is damaged, the batch must be the one described by `known`. `None` if the batch is whole, or if its body is not
+/// proven.
 pub(super) fn mend(
     rest: &[u8],
     offset: u64,
@@ -123,7 +123,7 @@ pub(super) fn mend(
         ..
     } = body;
     if !is_harmed && missing.is_empty() {
-        // Something else is wrong with it.
+        // The batch has another fault.
         return None;
     }
     let end = offset + u64::from(header.length);

@@ -1,7 +1,8 @@
 //! Which file is which segment, where names have been mixed up.
 //!
-//! The one idea: what is written in a file is believed over its name. A segment's header says its number, and so does
-//! its first batch; a file that says nothing is what it is called, unless another one says that it is that.
+//! The one idea: the contents of a file count more than its name. A segment's header contains its number, and so does
+//! its first batch. A file without a number is taken for the segment of its name, unless another file proves to be
+//! that segment.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,7 +16,7 @@ use crate::format::{
 };
 use crate::recovery::{FOUND, MOVED, Window, free_name};
 
-/// What is in which file.
+/// Which segment is in which file.
 #[derive(Debug, Default)]
 pub(super) struct Naming {
     /// The file of each segment.
@@ -128,7 +129,8 @@ impl Naming {
         named.filter(|(file, name)| file != name)
     }
 
-    /// What is under the name of another one, and where it would be kept, among these names.
+    /// Files that stand under another segment's name, and the names under which they would be kept,
+    /// given these names.
     pub(super) fn displaced(&self, names: &mut Vec<String>) -> Vec<(String, String)> {
         let mut kept = Vec::new();
         for file in &self.displaced {
@@ -139,7 +141,8 @@ impl Naming {
         kept
     }
 
-    /// Gives all files their names. When it is broken off, all are there, and what is in them says what they are.
+    /// Gives all files their names. If this is interrupted, no file is lost, and the contents still tell which
+    /// segment each one is.
     pub(super) fn settle<D: Disk>(&self, disk: &D) -> io::Result<()> {
         let mut names = disk.list()?;
         for (file, kept) in self.displaced(&mut names) {
@@ -161,7 +164,7 @@ impl Naming {
     }
 }
 
-/// What a segment is called until the one with its name is out of the way.
+/// The temporary name of a segment until its own name is free.
 fn found(name: &str) -> String {
     format!("{}.{FOUND}", name.trim_end_matches(".seg"))
 }

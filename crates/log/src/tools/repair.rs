@@ -27,12 +27,12 @@ use crate::recovery::{
 use crate::state::{NAMELESS, State};
 use crate::{Damage, OpenError, StreamSettings};
 
-/// What repairing a log would lose, because it is lost already.
+/// The records that a repair would give up, because they are lost already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Segments that are under other names, which say themselves what they are: the file, and the name that it gets.
     pub renamed: Vec<(String, String)>,
-    /// What is missing, in the order of the log.
+    /// The missing parts, in the order of the log.
     pub gaps: Vec<Gap>,
     /// The last batch that is known to have been durable.
     pub durable_through: u64,
@@ -44,7 +44,7 @@ pub struct Loss {
     pub kept_in: Vec<String>,
 }
 
-/// Batches that are lost, or records in them.
+/// Lost batches, or lost records in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The first thing that is wrong, and where.
@@ -65,21 +65,22 @@ pub struct Gap {
     /// all positions that either may have given, and their producers are told that they were forgotten: the marks
     /// that are known may be of an earlier life.
     pub unsure: Vec<String>,
-    /// Whether the first of the batches is known to have been durable. Others may have been.
+    /// Whether the first of the batches is known to have been durable. Other records may have been
+    /// acknowledged too.
     pub acknowledged: bool,
 }
 
 /// A log that was repaired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// The files as they were before; `tidewire log dump FILE` shows what is in one.
+    /// The files as they were before; `tidewire log dump FILE` shows the contents of one.
     pub kept_in: Vec<String>,
 }
 
-/// Why a log was not repaired. It can be tried again.
+/// Why a log was not repaired. The repair can be tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// The log is not what it was when the loss was told. Nothing was changed.
+    /// The log has changed since the loss was shown. Nothing was changed.
     #[error("repairing would not lose what was agreed to; ask again what would be lost")]
     Changed,
     /// The system says so, or what would be written does not hold together.
@@ -87,7 +88,7 @@ pub enum RepairError {
     Open(#[from] OpenError),
 }
 
-/// What is known before anything is changed.
+/// The facts that a repair knows before it changes any file.
 struct Intent {
     naming: Naming,
     plan: Plan,
@@ -108,8 +109,8 @@ impl Intent {
     }
 }
 
-/// What [`repair`] would lose; `None` if everything is as it was written, or if only a torn tail is
-/// not, which opening the log cuts off.
+/// The records that [`repair`] would give up; `None` if all bytes are as they were written, or if
+/// only a torn tail is not, which opening the log cuts off.
 ///
 /// # Errors
 /// [`OpenError::Io`]; also if two files say that they are one segment, and neither has its name.
@@ -220,8 +221,8 @@ impl Plan {
 }
 
 /// Repairs a log that no process has open: keeps everything that is whole, and puts a mark where
-/// something is missing, which readers are told of. It may be broken off at any point and begun
-/// again. It needs room for two copies of the largest damaged segment.
+/// something is missing, which readers are told of. A repair may be broken off at any point and
+/// begun again. A repair needs room for two copies of the largest damaged segment.
 ///
 /// # Errors
 /// [`RepairError::Changed`] if `agreed` is not what [`loss`] says now; what the system says.
@@ -282,7 +283,7 @@ fn replace<D: Disk>(
     }
     after.sync_data()?;
     disk.sync_directory()?;
-    // The index would tell of what was there before.
+    // The old index would describe the former contents.
     let _ = disk.remove(&index_name(number));
     disk.rename(REPAIR, name)?;
     disk.sync_directory()
@@ -300,7 +301,7 @@ fn set_aside<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
 /// Written to a file at once.
 const PIECE: usize = 1 << 20;
 
-/// A segment on its way to a file.
+/// A segment that is written to a file.
 struct Written<'a, F> {
     into: &'a F,
     /// Where the segment ends, with what waits to be written.
@@ -408,7 +409,7 @@ impl<'a, D: Disk> Rehearsal<'a, D> {
         Ok(self.gaps)
     }
 
-    /// What stands at these bytes of a segment.
+    /// These bytes of a segment.
     fn read(&self, segment: u64, from: u64, to: u64) -> io::Result<Vec<u8>> {
         let mut bytes = self.naming.open(self.disk, segment)?;
         let length = usize::try_from(to - from).map_err(io::Error::other)?;
@@ -424,7 +425,7 @@ impl<'a, D: Disk> Rehearsal<'a, D> {
         bytes.map_err(|error| unreadable(number, error))
     }
 
-    /// Goes over a segment as it will be.
+    /// Goes over a segment in its repaired form.
     fn segment(
         &mut self,
         number: u64,
@@ -485,7 +486,7 @@ impl<'a, D: Disk> Rehearsal<'a, D> {
         }
         let mut named = BTreeMap::new();
         for (&id, made) in &lost.streams {
-            // Made in what is lost, and deleted in it.
+            // The stream was made in the lost part, and deleted in it.
             if let Some(before) = named.insert(&made.name, id) {
                 gap.delete(before);
             }
@@ -501,7 +502,7 @@ impl<'a, D: Disk> Rehearsal<'a, D> {
             }
         }
         gap.tell(|stream| !lost.deleted.contains_key(&stream));
-        // The gap says in any case where it ends.
+        // The gap states its end in any case.
         gap.put(|to| put_missing(to, lost.through, &[]));
         for &id in lost.deleted.keys() {
             gap.delete(id);
@@ -578,24 +579,24 @@ impl<'a, D: Disk> Rehearsal<'a, D> {
 
 /// A run of a batch that stands in the place of others.
 enum Put<'a> {
-    /// The run says something about them.
+    /// The run describes the missing records.
     Said(Vec<u8>),
-    /// The run was in one of them.
+    /// The run was in one of the lost batches.
     Kept(&'a Rescued),
 }
 
-/// The runs of such a batch.
+/// The runs of a batch that stands for a gap.
 struct Runs<'a> {
     lost: &'a Lost,
     runs: Vec<Put<'a>>,
-    /// What is not said yet.
+    /// The missing positions that are not described yet.
     positions: Vec<Missing>,
     rescued: Vec<&'a Rescued>,
     deleted: BTreeSet<u32>,
 }
 
 impl<'a> Runs<'a> {
-    /// `before`: what is known before the batch.
+    /// `before`: the state before the batch.
     fn of(lost: &'a Lost, before: &State) -> Self {
         // A stream that is deleted goes before producers are named that were new in what is lost.
         let is_kept = |run: &&Rescued| {
@@ -626,7 +627,7 @@ impl<'a> Runs<'a> {
         self.runs.push(Put::Said(run));
     }
 
-    /// Tells of these streams what is missing, and has the runs of them that are whole between.
+    /// Describes the missing records of these streams, and the whole runs between them.
     fn tell(&mut self, is_its: impl Fn(u32) -> bool) {
         let its_own = |lost: &mut Missing| is_its(lost.stream);
         let mut positions = self.positions.extract_if(.., its_own).collect::<Vec<_>>();
@@ -666,7 +667,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Where something of a batch is not what was written.
+/// The damaged place of a batch.
 fn damage(segment: u64, batch: u64, fault: Fault) -> Damage {
     Damage {
         file: segment_name(segment),

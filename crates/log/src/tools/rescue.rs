@@ -1,11 +1,11 @@
 //! Runs of records that are whole where batches are not.
 //!
-//! The one idea: a run of records has a checksum over itself alone, so it is whole or not whatever became of the batch
-//! that it was written in. Runs stand back to back, so the length of each leads to the next one; where a length is
-//! damaged, the next whole run is searched for, byte by byte.
+//! The one idea: a run of records has a checksum over itself alone, so it can be proven whole even if its batch is
+//! damaged. Runs stand back to back, so the length of each leads to the next. If a length is damaged, the next whole
+//! run is searched for, byte by byte.
 //!
-//! What is searched for may lie in the payload of a damaged record, and a payload may be made to look like a run. So a
-//! run that was found in this way counts only if what follows in the log shows that its stream had its positions.
+//! The search may find a run in the payload of a damaged record, and a client can make a payload look like a run. So a
+//! run that was found by the search counts only if later parts of the log prove that its stream had these positions.
 
 use crate::Compression;
 use crate::format::{
@@ -18,23 +18,24 @@ use super::inside;
 /// A run that is whole.
 #[derive(Clone, Debug)]
 pub(super) struct Rescued {
-    /// The segment that it is in, where it begins and where it ends there.
+    /// The segment of the run, and the run's beginning and end in the segment.
     pub(super) segment: u64,
     pub(super) from: u64,
     pub(super) to: u64,
     head: [u8; RECORDS_HEADER],
-    /// Lengths lead to it from the beginning of a batch. If not, it was found by searching.
+    /// Whether the lengths of runs from the beginning of a batch lead to the run. If not, it was
+    /// found by searching.
     pub(super) is_led_to: bool,
 }
 
 impl Rescued {
-    /// Without its frames.
+    /// The run without its frames.
     pub(super) fn records(&self) -> Records<'_> {
         let (records, _) = Records::decode(&self.head).expect("it was decoded before");
         records
     }
 
-    /// The run's header, as it stands there.
+    /// The run's header, unchanged.
     pub(super) fn head(&self) -> &[u8] {
         &self.head
     }
@@ -45,18 +46,18 @@ impl Rescued {
     }
 }
 
-/// The batches to which what is rescued may belong.
+/// The batches to which a rescued run may belong.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batches {
     pub(super) log: u64,
     pub(super) segment: u64,
     /// The first one that may be there.
     pub(super) first: u64,
-    /// Batches of earlier openings are left over from what was cut off.
+    /// Batches of earlier openings are left over from bytes that were cut off.
     pub(super) epoch: u32,
 }
 
-/// How many bytes are summed for each byte that is looked at, at most: what is damaged may look like any number of runs.
+/// Most bytes that are summed for each byte that is looked at: damaged bytes may look like any number of runs.
 const SUMMED: usize = 16;
 /// Least number of bytes that are summed for all of them.
 const SUMMED_LEAST: usize = 16 << 20;
@@ -194,7 +195,7 @@ impl Search<'_> {
         (first.unwrap_or(at + BATCH_HEADER_BEFORE), false)
     }
 
-    /// Where the run ends that may begin here.
+    /// The end of the run that may begin here.
     fn plausible(&self, at: usize) -> Option<usize> {
         let prefix = self.bytes.get(at..at + RUN_PREFIX)?;
         let is_records = Records::is(prefix);

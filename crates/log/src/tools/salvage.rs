@@ -1,10 +1,10 @@
-//! What can be saved of a damaged log: every batch that is whole, every run of records that is whole in
-//! one that is not, and exactly what is missing between them.
+//! What can be saved of a damaged log: every whole batch, every whole run of records in a damaged
+//! batch, and exactly what is missing between them.
 //!
-//! The one idea: a walk over everything that, where a batch is bad, keeps it without the runs that are
-//! (`mend`), or goes on with the next one that is whole, and finds out what was lost from what follows: a
-//! run of records says its position, a checkpoint says everything. What stands in the place of the lost
-//! batches is a batch of its own, a **gap**, with the runs that are whole in them (`rescue`).
+//! The one idea: one walk over the whole log. A bad batch is kept without its bad runs (`mend`), or the
+//! walk goes on with the next whole batch. Later runs and checkpoints then tell what was lost: a run of
+//! records contains its position, a checkpoint the whole state. A batch of its own kind, a **gap**,
+//! replaces the lost batches; it contains the whole runs that were found in them (`rescue`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -28,36 +28,36 @@ use crate::recovery::{
 use crate::state::State;
 use crate::{Damage, Kind, OpenError};
 
-/// What is to be done.
+/// The steps of a repair.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) log: u64,
-    /// What the headers of segments say that readers must know.
+    /// The features that readers must know, as the headers of segments say.
     pub(super) needs: Needs,
-    /// What they say that the log is of.
+    /// The kind of the log, if its segments record it.
     pub(super) kind: Option<Kind>,
     /// The segments that stay or are made, by number.
     pub(super) segments: BTreeMap<u64, SegmentPlan>,
     /// Segments without anything whole, among the ones that stay.
     pub(super) dropped: Vec<u64>,
     pub(super) gaps: Vec<Lost>,
-    /// Batches without the records that are damaged in them.
+    /// Batches without their damaged records.
     pub(super) mended: Vec<Mended>,
     /// Names of streams, by number, as far as anything tells them.
     pub(super) streams: BTreeMap<u32, String>,
     /// Names of producers, by number, as far as anything tells them.
     pub(super) producers: Producers,
-    /// What is there after the repair, gaps included.
+    /// The number of batches after the repair, gaps included.
     pub(super) batches: u64,
     pub(super) records: u64,
     pub(super) durable_through: u64,
 }
 
-/// A segment as it is to be.
+/// A segment in its repaired form.
 #[derive(Debug, Default)]
 pub(super) struct SegmentPlan {
     pub(super) pieces: Vec<Piece>,
-    /// Not what its file holds.
+    /// Whether the repaired form differs from the file.
     pub(super) rewrite: bool,
 }
 
@@ -76,8 +76,8 @@ pub(super) enum Piece {
 enum Again {
     /// A whole batch makes no sense where it is: without it.
     Senseless(u64, u64),
-    /// What a stream is called was found out behind where it had to be known: the former stream of
-    /// that name was deleted there.
+    /// The name of a stream was found only behind the place where it had to be known: the former
+    /// stream of that name was deleted there.
     Named(Names),
     /// Streams that were taken to be made behind a gap were made in it: others with higher numbers were.
     Made(Names),
@@ -86,7 +86,7 @@ enum Again {
 /// How much of a damaged batch is looked at for what it tells.
 pub(super) const HEADS_MAX: usize = 24 << 20;
 
-/// Most times that it does; there are no more in a log that was ever written by one.
+/// Most restarts of the walk; a log that a server has written needs fewer.
 const RESTARTS_MAX: usize = 10_000;
 
 /// Plans the repair of a log's segments, under the names that they have or should have.
@@ -118,9 +118,9 @@ pub(super) fn plan<D: Disk>(
 struct Next {
     at: u64,
     header: BatchHeader,
-    /// Where it ends in its segment.
+    /// The end of the batch in its segment.
     end: u64,
-    /// How the batch is mended, and its bytes then; none if it stays as it is.
+    /// The mended batch and its bytes; `None` if the batch stays as it is.
     mended: Option<(Mended, Vec<u8>)>,
 }
 
@@ -154,7 +154,7 @@ struct Salvage<'a, D> {
     empty: Vec<u64>,
     /// The segment with the last whole batch or gap.
     last: Option<u64>,
-    /// Where the last whole batch ends in its segment.
+    /// The end of the last whole batch in its segment.
     end: u64,
     /// Heads of the batch that should be the next one, if these are whole.
     heads: Option<Heads>,
@@ -162,11 +162,12 @@ struct Salvage<'a, D> {
     rescued: Vec<Rescued>,
     /// Where streams ended, as the file of claims says.
     ends: &'a [End],
-    /// What whole batches behind gaps tell: what more is missing in a stream was not lost before.
+    /// The facts in whole batches behind gaps: any further missing part of a stream was not lost
+    /// before.
     told: Told,
-    /// That batch is the last one: nothing is behind it in its segment.
+    /// Whether that batch is the last one of its segment.
     is_end_seen: bool,
-    /// A segment is lost whole, or its header is: it is unknown what may have been in it.
+    /// A whole segment is lost, or its header is: its contents are unknown.
     lost_header: bool,
 }
 
@@ -283,7 +284,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         number: u64,
     ) -> io::Result<Option<Again>> {
         if number < self.walked.next_batch && self.last.is_some() {
-            // What is in it stands in an earlier one: opening the log sets it aside.
+            // The batches of the segment also stand in an earlier segment: opening the log sets it
+            // aside.
             self.plan.dropped.push(number);
             return Ok(None);
         }
@@ -352,7 +354,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 }
             };
             if !has_begun && number == self.walked.next_batch {
-                // What is left over at the end of the segment before.
+                // Runs that were found at the end of the segment before, and belong nowhere.
                 self.rescued.clear();
             }
             if at > offset {
@@ -378,7 +380,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                     false => Again::Made(made),
                 }));
             }
-            // In the file that is written a gap may be in front of it, or nothing.
+            // In the repaired file a gap may stand in front of the batch, or nothing.
             let place = match self.plan.segments[&number].pieces.is_empty() {
                 true => SEGMENT_HEADER as u64,
                 false => at.max((SEGMENT_HEADER + ALIGN) as u64),
@@ -420,7 +422,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         }) || self.senseless.contains(&(number, at))
     }
 
-    /// What is told by batches that are not whole, between these offsets of a segment.
+    /// Takes what damaged batches tell, between these offsets of a segment.
     fn look_into<F: DiskFile>(
         &mut self,
         bytes: &mut Window<F>,
@@ -459,7 +461,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(())
     }
 
-    /// What the batch tells that should be at this offset and is damaged.
+    /// The facts in the damaged batch that should be at this offset.
     fn look_at_heads(&mut self, rest: &[u8], offset: u64, number: u64) {
         let next = self.walked.next_batch;
         let expected = match offset == SEGMENT_HEADER as u64 {
@@ -472,8 +474,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
             .or(self.heads.take());
     }
 
-    /// The next whole batch of a segment from an offset on; what is wrong there, if there is none.
-    /// Notes what is wrong before it.
+    /// The next whole batch of a segment from an offset on; if there is none, what is wrong there.
+    /// Notes the faults before the batch.
     fn find<F: DiskFile>(
         &mut self,
         bytes: &mut Window<F>,
@@ -516,8 +518,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         })))
     }
 
-    /// The batch at an offset without what is damaged in it, if it belongs there. If it `is_next`, no other one can be
-    /// there, though its header is damaged.
+    /// The batch at an offset without its damaged parts, if it belongs there. If `is_next` is set, no other batch can
+    /// be there, even though the header is damaged.
     fn mend<F: DiskFile>(
         &self,
         bytes: &mut Window<F>,
@@ -586,14 +588,14 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(())
     }
 
-    /// A segment has something whole: what is missing before it belongs to the end of the one
-    /// before.
+    /// A segment has a whole batch: positions that are missing before it belong to the end of the
+    /// segment before.
     fn begin(&mut self, number: u64, at: u64, is_whole: bool) -> io::Result<()> {
         self.plan.dropped.append(&mut self.empty);
         if number > self.walked.next_batch {
             let home = self.last.unwrap_or(self.walked.next_batch);
             self.lost_header = true;
-            // What was found in this segment belongs behind that.
+            // Runs that were found in this segment belong behind the gap.
             let is_before = |run: &mut Rescued| run.segment < number;
             let before = self.rescued.extract_if(.., is_before).collect();
             let here = std::mem::replace(&mut self.rescued, before);
@@ -606,8 +608,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(())
     }
 
-    /// The batches from the expected one through this one are lost; a segment says so. `behind`: where the next one is
-    /// that stays.
+    /// The batches from the expected one through this one are lost; a gap in a segment records it. `behind` is the
+    /// place of the next batch that stays.
     fn gap(&mut self, home: u64, through: u64, behind: Option<(u64, u64)>) -> io::Result<()> {
         let first = self.walked.next_batch;
         let damage = self.fault.clone().unwrap_or_else(|| Damage {
@@ -638,13 +640,13 @@ impl<'a, D: Disk> Salvage<'a, D> {
         let pieces = |mended: &SegmentPlan| mended.pieces.is_empty();
         let is_first = home == first && self.plan.segments.get(&home).is_none_or(pieces);
         let checkpoint = heads.as_mut().and_then(|heads| heads.checkpoint.take());
-        // What it deletes is not there to be remembered later.
+        // Streams that the gap deletes are not in the state any more, so their names are saved now.
         self.remember_names();
         match (heads, checkpoint.filter(|_| is_first)) {
             (Some(heads), Some(all)) => self.begin_with(all, &heads.records, &mut gap),
             (heads, _) => {
                 if self.walked.batches == 0 && self.plan.gaps.is_empty() {
-                    // What was known when the log began here is lost, too: of streams without records, and of deleted ones.
+                    // The state from before the log's first batch is lost, too: streams without records, and deleted ones.
                     let before = (first - 1).saturating_mul(BATCH_RECORDS);
                     gap.unseen = gap.unseen.saturating_add(before);
                 }
@@ -676,7 +678,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(())
     }
 
-    /// Keeps the runs that are whole in what is lost.
+    /// Keeps the whole runs of the lost part.
     fn keep_rescued(&mut self, gap: &mut Lost, behind: Option<(u64, u64)>) -> io::Result<()> {
         let rescued = std::mem::take(&mut self.rescued);
         let found = rescued.iter().filter(|run| !run.is_led_to);
@@ -722,7 +724,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(())
     }
 
-    /// Where what follows in the log first shows these streams to be; the file of claims, if nothing in it does.
+    /// The positions of these streams according to the first later batch that shows them; if none does,
+    /// according to the file of claims.
     fn shown_behind(
         &self,
         mut streams: BTreeSet<u32>,
@@ -762,7 +765,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
             .push(Piece::Mended(self.plan.mended.len() - 1));
     }
 
-    /// The first batch that is lost tells all that was known after it.
+    /// The first lost batch tells the whole state after it.
     fn begin_with(&mut self, all: State, records: &[Missing], gap: &mut Lost) {
         let before = &self.walked.state;
         for (id, stream) in before.streams.iter() {
@@ -825,8 +828,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         None
     }
 
-    /// [`Salvage::bridge`], and whether that fits what was told before: no stream was made in what is lost that has a higher
-    /// number than one that is made behind it. If some only seemed to be made behind it, with these.
+    /// Like [`Salvage::bridge`], and returns whether the result fits what was known: no stream with a higher number was made
+    /// in the gap than one that is made behind it. If some streams only seemed to be made behind the gap, returns them.
     fn bridge_counted(&mut self, batch: &BatchHeader, rest: &[u8]) -> Option<Names> {
         let gaps = self.plan.gaps.len();
         let is_counted = self.told.counts(gaps) && gaps > 0;
@@ -856,7 +859,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
     }
 
     /// Streams that whole batches behind the last gap only seemed to make: a producer that was
-    /// defined in it appends to them.
+    /// defined in the gap appends to them.
     fn appended_by_older(&self, batch: &BatchHeader, rest: &[u8]) -> Names {
         let runs = batch.runs(rest, 0).into_iter().flatten();
         let runs = runs.filter_map(Result::ok).map(|(_, run)| run);
@@ -872,7 +875,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         made.collect()
     }
 
-    /// What a batch shows to be missing before it, and makes the state as it must have been.
+    /// Finds what a batch shows to be missing before it, and sets the state to what it must have
+    /// been.
     fn bridge(&mut self, batch: &BatchHeader, rest: &[u8]) {
         let gaps = self.plan.gaps.len();
         let Some(runs) = batch.runs(rest, 0).ok().filter(|_| gaps > 0) else {
@@ -1007,10 +1011,11 @@ impl<'a, D: Disk> Salvage<'a, D> {
         ends.collect()
     }
 
-    /// What the end of the log should be, if it is known to be missing. With streams that were made in what is lost, if it
+    /// The right end of the log, if the end is known to be missing. With streams that were made in what is lost, if it
     /// shows some to be: then the walk begins again.
     fn end(&mut self, claimed: &Claimed) -> Result<Option<Names>, OpenError> {
-        // As far as is known, no client was told of what is behind this: opening cuts it off.
+        // As far as is known, no client was told of anything behind this: opening the log cuts it
+        // off.
         let is_missing = self.walked.claims.through >= self.walked.next_batch;
         let is_open = match is_missing {
             true => self
@@ -1018,7 +1023,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
                 .map_err(|error| unreadable(self.walked.next_batch, error))?,
             false => false,
         };
-        // Where nothing is left before them they would be taken for what the log begins with.
+        // If nothing were left before them, they would be taken for the beginning of the log.
         if self.plan.segments.is_empty() && !self.plan.dropped.is_empty() {
             self.plan.dropped.append(&mut self.empty);
         }
@@ -1065,7 +1070,8 @@ impl<'a, D: Disk> Salvage<'a, D> {
         Ok(None)
     }
 
-    /// Whether there may have been more behind what is claimed: the last batch of that is not seen.
+    /// Whether there may have been more behind the claimed batches: the last claimed batch is
+    /// missing.
     fn gap_at_the_end(&mut self) -> io::Result<bool> {
         let through = self.walked.claims.through;
         let home = self.last.unwrap_or(self.walked.next_batch);
@@ -1125,7 +1131,7 @@ fn show(
                 for (id, stream) in all.streams.iter() {
                     note(streams, id, stream.next);
                 }
-                // What it does not tell of is not there any more.
+                // Streams that the checkpoint does not contain do not exist any more.
                 streams.clear();
             }
             _ => {}
@@ -1133,9 +1139,9 @@ fn show(
     }
 }
 
-/// Whether one of the runs makes a stream: then nothing of it is before them. What is said about a stream that is not
-/// known may be a change of it as well, unless it is the first that is, and nothing before it is about a stream with a higher
-/// number: numbers are dense, so that one was made later.
+/// Whether one of the runs makes a stream: then no record of the stream is before them. Settings of an unknown stream may
+/// also be a change of it. They are not if they are the first about it, and nothing before them is about a stream with a
+/// higher number: numbers are dense, so that stream was made later.
 fn defines(runs: &[RunView<'_>], stream: u32, state: &State) -> bool {
     let Some(at) = runs.iter().position(|run| about(run) == Some(stream)) else {
         return false;

@@ -9,14 +9,15 @@ pub(crate) struct Active<F> {
     pub(crate) number: u64,
     /// The version of the format; if it is not the newest, nothing is added.
     pub(crate) version: u32,
-    /// What its header says that readers must know: nothing else is added.
+    /// The features that readers of the segment must know, as its header says; no feature is added
+    /// later.
     pub(crate) needs: Needs,
     pub(crate) file: F,
     /// Where the next batch goes.
     pub(crate) used: u64,
     /// Up to where room is reserved.
     pub(crate) length: u64,
-    /// The disk has begun with what is before.
+    /// The disk has begun to write the bytes before this offset.
     pub(crate) begun: u64,
     /// Something was written since the last sync.
     pub(crate) unsynced: bool,
@@ -29,7 +30,7 @@ impl<F> Active<F> {
         if self.version == VERSION {
             self.length.saturating_sub(self.used)
         } else {
-            // What this version writes, an earlier one must not take for a torn tail.
+            // Batches of this version must not look like a torn tail to an earlier version.
             0
         }
     }

@@ -58,15 +58,15 @@ impl Awaiting {
         };
     }
 
-    /// Whether what has gathered is not to be taken yet.
+    /// Whether the gathered records are not to be taken yet.
     pub(super) fn holds(&mut self, gather: &mut Gather, now: Duration) -> bool {
         if gather.group.is_empty() && matches!(self.worth, Worth::Bytes(_)) {
             // The wait begins with the first run, which wakes the writer.
             return false;
         }
         gather.awaited = self.worth;
-        // The wait begins when it is first asked about: a step is told the time at its start,
-        // and the sync was in it.
+        // The wait begins at the first question: a step is told the time at its start, and the sync
+        // lay within the step.
         let until = *self.until.get_or_insert(now + self.wait);
         if gather.is_awaited() && now < until {
             return true;

@@ -1,4 +1,4 @@
-//! Claiming what is durable, where no batch that follows does it.
+//! Claims durable batches, where no following batch claims them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,13 +23,13 @@ impl<D: Disk> Writer<D> {
         self.lived_us.saturating_add(open)
     }
 
-    /// Says what is durable.
+    /// Writes a claim of all durable batches.
     pub(super) fn claim(&mut self, now: Now) -> Result<(), Failed> {
         let oldest = self.shared.catalog().segments.keys().next().copied();
         self.claim_from(oldest.unwrap_or(0), self.lived(now))
     }
 
-    /// Says what is durable because no group follows that would.
+    /// Writes a claim of all durable batches, because no following group would claim them.
     pub(super) fn claim_in_silence(&mut self, now: Now) -> Result<(), Failed> {
         let mistakes = self.shared.settings.mistakes;
         if mistakes.makes(|mistakes| mistakes.claim_never) {
@@ -39,7 +39,7 @@ impl<D: Disk> Writer<D> {
         self.claim(now)
     }
 
-    /// Records what is durable, and the oldest segment that must stay.
+    /// Writes a claim of all durable batches, and of the oldest segment that must stay.
     pub(super) fn claim_from(&mut self, oldest: u64, lived_us: u64) -> Result<(), Failed> {
         self.say(oldest, lived_us)
             .map_err(|error| Failed(format!("writing the file of claims: {error}")))

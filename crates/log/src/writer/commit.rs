@@ -57,7 +57,7 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Syncs what was appended until a caller asked for that.
+    /// Syncs the records that were appended before a caller asked for a sync.
     pub(super) fn sync_when_asked(&mut self, now: Now) -> Result<bool, Failed> {
         if !std::mem::take(&mut self.shared.gather().sync_asked) {
             return Ok(false);
@@ -100,7 +100,7 @@ impl<D: Disk> Writer<D> {
     /// is still there.
     fn prove_segment(&mut self, number: u64, used: u64) -> Result<bool, Failed> {
         if !self.shared.catalog().segments.contains_key(&number) {
-            // Retention has removed it.
+            // Retention has removed the segment.
             return Ok(false);
         }
         prove_late(&self.shared.disk, number, self.durable, used).map_err(|error| {
@@ -147,7 +147,7 @@ impl<D: Disk> Writer<D> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Failed(format!("{name}: sync failed: {error}")))
             }
-            // Retention has removed it, or it is durable.
+            // Retention has removed the segment, or the segment is durable.
             _ => Ok(()),
         }
     }
@@ -171,7 +171,7 @@ impl<D: Disk> Writer<D> {
         }
         let number = self.active.as_ref().map(|active| active.number);
         if self.pending.iter().any(|batch| !batch.turns.is_empty()) {
-            // What streams do not keep any more may be all that a segment has.
+            // Records that streams do not keep any more may be all that a segment has.
             self.housekeeping_due = Duration::ZERO;
         }
         if let Some(number) = number.filter(|_| !self.pending.is_empty()) {

@@ -26,7 +26,7 @@ pub(crate) use active::{Active, SPARE};
 use active::{Spare, checkpoint};
 use awaiting::{Awaiting, hold_of};
 
-/// What the clocks say.
+/// The time of the log's clocks at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Since any fixed moment; never goes back.
@@ -51,7 +51,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// How often the retention of streams is looked at, where there is any.
 const TRIMMING: Duration = Duration::from_secs(1);
 
-/// More than a gap takes in its batch.
+/// A bound of the bytes that a gap takes in its batch.
 const GAP_RUN: u64 = 64;
 
 /// The writer of a log.
@@ -62,7 +62,7 @@ pub struct Writer<D: Disk> {
     taken: Group,
     /// The random number of the log.
     log: u64,
-    /// What the log is of.
+    /// The kind of data in the log: messages or keys.
     kind: Option<Kind>,
     /// The number of this opening of the log.
     epoch: u32,
@@ -70,9 +70,9 @@ pub struct Writer<D: Disk> {
     /// the first step.
     lived_us: u64,
     began: Option<Duration>,
-    /// `None` while there is no room for it.
+    /// The claims file; `None` while the disk has no room for it.
     claims: Option<ClaimsFile<D::File>>,
-    /// When to claim what is durable, if no group comes before.
+    /// When to claim durable batches, if no group comes before.
     claim_due: Option<Duration>,
     /// The segment that is being written; `None` before the first batch of a new log.
     active: Option<Active<D::File>>,
@@ -93,7 +93,7 @@ pub struct Writer<D: Disk> {
     committed_from: Option<Duration>,
     /// When the oldest committed group must be synced.
     sync_due: Option<Duration>,
-    /// What the next group waits for.
+    /// The event for which the next group waits.
     awaiting: Awaiting,
     written: Ticket,
     groups: u64,
@@ -102,8 +102,8 @@ pub struct Writer<D: Disk> {
     /// How many finished segments there were at the previous housekeeping: the system has written most of their pages,
     /// and they are synced one by one when there is nothing else to do.
     settled: usize,
-    /// What earlier openings have written and nothing says that it is durable, with [`Policy::Os`]: the
-    /// segment, and up to where. As long as there is some, a sync proves nothing.
+    /// Bytes that earlier openings have written and that are not known to be durable, with
+    /// [`Policy::Os`]: the segment, and up to where. As long as there is some, a sync proves nothing.
     unproven: Vec<(u64, u64)>,
     /// Names were changed since the directory was synced.
     names_changed: bool,
@@ -233,7 +233,7 @@ impl<D: Disk> Writer<D> {
         if std::mem::take(&mut self.shared.gather().is_changed) {
             self.housekeeping_due = Duration::ZERO;
         }
-        // While one group follows the other, the writer is never idle.
+        // While one group follows another, the writer is never idle.
         if now.monotonic >= self.housekeeping_due + TRIMMING {
             return self.keep_house(now);
         }
@@ -273,7 +273,7 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// Takes what has gathered, if anything, and writes it.
+    /// Takes the gathered records, if any, and writes them as one group.
     fn write_group(&mut self, now: Now) -> Result<bool, Failed> {
         let mut gather = self.shared.gather();
         gather.lived_us = self.lived(now);
@@ -300,7 +300,7 @@ impl<D: Disk> Writer<D> {
         // The checkpoint tells what is so after this group, and others append as soon as the lock
         // is released.
         let checkpoint = (!fits).then(|| {
-            // The next one is taken with it.
+            // The next spare segment is taken with the reserve.
             (gather.ready_for, gather.has_spare) = (needs, false);
             self.expire_in(&mut gather);
             checkpoint(&gather.state)
@@ -367,7 +367,7 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Settles everything that was taken, and ends the log in order: with a batch that says that
-    /// all before it is durable. Nothing is taken any more.
+    /// all before it is durable. After `close` the log takes no records.
     pub fn close(mut self, now: Now) {
         self.shared.gather().gate = Gate::Shut;
         let closed = self.try_close(now);

@@ -44,7 +44,7 @@ impl<D: Disk> Writer<D> {
             cut.collect::<Vec<_>>()
         };
         for &(id, cut) in &cuts {
-            // Without room it is tried again.
+            // If the group has no room, trimming is tried again.
             let _ = gather.trim(id, cut, settings);
         }
         !cuts.is_empty()
@@ -107,7 +107,7 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// The oldest segment, if it is to be removed, and the one after it.
+    /// The oldest segment, if it is to be removed, and the segment after it.
     fn surplus(&self, now: Now, early: bool) -> Option<(u64, u64)> {
         let settings = &self.shared.settings;
         let gather = self.shared.gather();

@@ -401,7 +401,7 @@ impl<D: Disk> Writer<D> {
                 }
             }
             left = active.left();
-            // While much of it is left the next one can wait.
+            // While much of the segment is unused, the next one can wait.
             let is_young = active.used < full / 4 && full - active.used >= 2 * batch + room;
             if left >= room && is_young && self.spare.is_none() {
                 self.fears_end = false;

@@ -1,10 +1,10 @@
-//! How a script wants its JSON: `cjson.encode_sparse_array` and others like it.
+//! The settings of a script for its JSON: `cjson.encode_sparse_array` and others like it.
 
 /// Deepest nesting that may be asked for. The original takes 1000; a connection on a thread of its own has half a
 /// MiB of stack.
 pub(crate) const DEPTH_MAX: i64 = 128;
 
-/// What a script can set; for its own run.
+/// The settings that a script can change; for its own run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JsonConfig {
     /// Whether tables with many holes become objects rather than errors.
@@ -15,7 +15,7 @@ pub(crate) struct JsonConfig {
     pub(crate) decode_depth: i64,
     /// Significant digits.
     pub(crate) precision: i64,
-    /// What becomes of numbers that JSON does not have.
+    /// How numbers are treated that JSON does not have.
     pub(crate) encode_invalid: Invalid,
     pub(crate) decode_invalid: bool,
     pub(crate) keep_buffer: bool,

@@ -1,4 +1,4 @@
-//! JSON as values of Lua. What is an object or an array becomes a table, null a light userdata.
+//! JSON as values of Lua. An object or an array becomes a table, null a light userdata.
 
 use mlua::{LightUserData, Lua, Value};
 
@@ -33,7 +33,7 @@ pub(super) fn decode(
     }
 }
 
-/// What it is, and where it begins.
+/// The kind of the token, and where it begins.
 type At = (Token, usize);
 
 enum Token {

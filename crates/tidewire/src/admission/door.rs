@@ -77,7 +77,7 @@ impl Door {
         }
     }
 
-    /// Counts a connection, if it may be.
+    /// Counts a connection, if the rules admit it.
     pub(crate) fn enter(&self) -> Result<(), Refusal> {
         if self.open.fetch_add(1, Relaxed) >= self.most {
             self.open.fetch_sub(1, Relaxed);

@@ -65,7 +65,7 @@ impl Lists {
             Some(ip) => {
                 let ip = ip.to_canonical();
                 let mut found = self.by_length.iter().filter_map(|(bits, networks)| {
-                    // Beyond its own width an address has no prefix.
+                    // An address has no prefix longer than its own width.
                     let fits = ip.is_ipv6() || *bits <= 32;
                     networks.get(&masked(ip, *bits)).filter(|_| fits)
                 });

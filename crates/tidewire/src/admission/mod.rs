@@ -45,8 +45,8 @@ pub use rate::{Rate, RateError};
 pub use rules::Rules;
 use table::Table;
 
-/// Rules, and what they have let in. A clone is another hold of the same: what passes two listeners that share
-/// one is counted together.
+/// The rules of admission, and the counts of the admitted clients. A clone is another hold of the same: what
+/// passes two listeners that share one is counted together.
 ///
 /// Asking takes a lock, once for a connection that comes and once when it has gone, and a fraction of a
 /// microsecond.
@@ -68,7 +68,7 @@ struct Counts {
     table: Table,
 }
 
-/// What of a client counts.
+/// The part of a client's address that counts as one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// A connection from this address.
@@ -86,9 +86,8 @@ impl fmt::Debug for Admission {
 }
 
 impl Admission {
-    /// Admission by these rules, with no client in yet. Rules that cannot be meant
-    /// ([`Rules::check`]) are an error of
-    /// [`Builder::start`](crate::Builder::start).
+    /// Admission by these rules, with no client admitted yet. Rules that cannot be meant
+    /// ([`Rules::check`]) are an error of [`Builder::start`](crate::Builder::start).
     #[must_use]
     pub fn new(rules: Rules) -> Admission {
         Admission(Arc::new(Inner {

@@ -20,11 +20,14 @@ use crate::vocabulary::network::Network;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Connections open at once. Beyond it: [`Refusal::ConnectionLimit`](crate::Refusal::ConnectionLimit).
+    /// Connections open at once. A connection beyond the limit:
+    /// [`Refusal::ConnectionLimit`](crate::Refusal::ConnectionLimit).
     pub connections: Option<usize>,
-    /// Connections of one address open at once. Beyond it: [`Refusal::AddressLimit`](crate::Refusal::AddressLimit).
+    /// Connections of one address open at once. A connection beyond the limit:
+    /// [`Refusal::AddressLimit`](crate::Refusal::AddressLimit).
     pub per_address: Option<u32>,
-    /// Connections of one prefix open at once. Beyond it: [`Refusal::PrefixLimit`](crate::Refusal::PrefixLimit).
+    /// Connections of one prefix open at once. A connection beyond the limit:
+    /// [`Refusal::PrefixLimit`](crate::Refusal::PrefixLimit).
     pub per_prefix: Option<u32>,
     /// How many may come in a time. Faster: [`Refusal::AcceptRate`](crate::Refusal::AcceptRate).
     pub rate: Option<Rate>,
@@ -67,7 +70,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Whether these can be meant.
+    /// Checks that the rules make sense together.
     ///
     /// # Errors
     /// Why the rules are invalid, in words.

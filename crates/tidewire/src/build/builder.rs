@@ -128,7 +128,7 @@ pub enum StartError {
     Listen {
         /// The address asked for.
         addr: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The engine asked for does not work here.
@@ -136,7 +136,7 @@ pub enum StartError {
     Engine {
         /// The engine asked for.
         engine: Engine,
-        /// What the probe found.
+        /// The result of the probe, in words.
         reason: String,
     },
     /// Settings that cannot be meant.
@@ -314,16 +314,16 @@ impl Builder {
     /// among the descriptors of the process, so that their number is not limited by `RLIMIT_NOFILE`
     /// for the process but for each loop. A connection needs a descriptor only while it is accepted
     /// or established, and for moments at its end: leave room for some hundreds. Connections that
-    /// the table has no place for keep their descriptors. Ignored by the other engines; starting
-    /// fails before Linux 6.8. Default false.
+    /// the table has no place for keep their descriptors. The other engines ignore the setting;
+    /// starting fails before Linux 6.8. Default false.
     pub fn direct_descriptors(&mut self, on: bool) -> &mut Builder {
         self.direct = on;
         self
     }
 
     /// Largest number of new bytes in one call of `received`, on every engine. 1 KiB to 1 MiB, default 68 KiB
-    /// ([`CHUNK`]). Make it longer than most messages: one of exactly this length costs epoll and the threads engine
-    /// a second receive, which finds nothing.
+    /// ([`CHUNK`]). Make the buffer longer than most messages: a message of exactly this length costs epoll and the
+    /// threads engine a second receive, which finds no bytes.
     pub fn chunk(&mut self, bytes: usize) -> &mut Builder {
         self.chunk = bytes.clamp(1 << 10, 1 << 20);
         self
@@ -487,8 +487,7 @@ impl Builder {
         }
     }
 
-    /// Names a service where it is spoken of: in logs, and by [`Observer::services`]. Default: the name of its
-    /// type.
+    /// Names a service in log lines and for [`Observer::services`]. Default: the name of the service's type.
     pub fn name<S: Service>(&mut self, service: ServiceId<S>, name: &str) -> &mut Builder {
         self.names[usize::from(service.index)] = name.into();
         self
@@ -607,7 +606,7 @@ impl Builder {
             .collect()
     }
 
-    /// Adds a listener for a service. Returns its number, from 0.
+    /// Adds a listener for a service. Returns the number of the listener, from 0.
     pub fn listen<S: Service>(&mut self, service: ServiceId<S>, listen: impl Into<Listen>) -> u32 {
         let listen = listen.into();
         if let Some(gate) = listen.gate() {
@@ -807,9 +806,9 @@ impl Builder {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Listening {
-    /// A duplicate of it.
+    /// A duplicate of the listening socket.
     pub socket: OwnedFd,
-    /// Where it listens.
+    /// The address of the listening socket.
     pub endpoint: Endpoint,
     /// The number of the builder's `listen` call that made it; the call names the service. If loops
     /// accept for themselves, several sockets have one number.
@@ -824,7 +823,7 @@ struct Thread {
     join: Option<JoinHandle<()>>,
 }
 
-/// Loops that run. Dropping it stops them at once.
+/// Loops that run. Dropping the value stops the loops at once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -876,7 +875,7 @@ impl Running {
         self.engine
     }
 
-    /// Why it is this engine.
+    /// Why this engine was chosen.
     #[must_use]
     pub fn engine_reason(&self) -> &str {
         &self.reason
@@ -986,13 +985,13 @@ impl Running {
         }
     }
 
-    /// What happened so far, on all loops.
+    /// The counters of all loops, at this moment.
     #[must_use]
     pub fn counters(&self) -> Counters {
         lock(&self.counters).sum()
     }
 
-    /// Looks at it from any thread.
+    /// An observer of the running loops, for any thread.
     #[must_use]
     pub fn observer(&self) -> Observer {
         Observer {
@@ -1119,7 +1118,7 @@ impl Running {
         self.waiter.all_ended(most)
     }
 
-    /// When a stop gives up, and what it waits for.
+    /// The clock of a stop: when it gives up, and which loops it waits for.
     pub(crate) fn clock(&self) -> &StopClock {
         &self.clock
     }
@@ -1209,7 +1208,7 @@ impl Drop for Running {
 impl Thread {
     fn finish(&mut self) {
         if let Some(join) = self.join.take() {
-            // How it ended is on the board.
+            // The board shows how the loop ended.
             let _ = join.join();
         }
     }

@@ -47,7 +47,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What one service still has to finish during a stop: see [`Progress`].
+/// The work that one service still has to finish during a stop: see [`Progress`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,12 +67,13 @@ pub struct Left {
     pub service: Arc<str>,
     /// Connections that are still open.
     pub open: u64,
-    /// Connections among them to which all is said, and which wait for the peer's end or for
+    /// Connections among them that have sent all their output, and wait for the peer's end or for
     /// [`Limits::linger`](crate::Limits).
     pub lingering: u64,
 }
 
-/// What a [`Drain`] has left to do. Shown as one line: `phase=finishing connections=2 echo=2 held_bytes=0 left_s=9.5`.
+/// The work that a [`Drain`] has left to do. Shown as one line: `phase=finishing connections=2 echo=2 held_bytes=0
+/// left_s=9.5`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -90,16 +91,16 @@ pub struct Left {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How far it has come.
+    /// The present phase of the stop.
     pub phase: Phase,
     /// The unfinished connections of each service, in the order in which the builder was given the
     /// services.
     pub services: Vec<Left>,
     /// Bytes that connections hold in queued output and input that is not consumed.
     pub held: u64,
-    /// Time since it began.
+    /// Time since the stop began.
     pub elapsed: Duration,
-    /// Time until what is left is cut.
+    /// Time until the remaining connections are cut.
     pub left: Duration,
 }
 
@@ -122,7 +123,8 @@ impl fmt::Display for Progress {
     }
 }
 
-/// A server that ends in order: see [`Running::drain`] and [`Running::hand_over`]. Dropping it cuts what is left.
+/// A server that ends in order: see [`Running::drain`] and [`Running::hand_over`]. Dropping the drain cuts the
+/// remaining connections.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -163,7 +165,7 @@ impl Drain {
         Drain { running, began }
     }
 
-    /// How far it has come. Cheap enough to be asked many times a second.
+    /// The present progress of the stop. Cheap enough to be asked many times a second.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let observer = self.running.observer();
@@ -215,7 +217,7 @@ impl Drain {
         self.running.counters()
     }
 
-    /// Lets another thread cut it short.
+    /// A handle with which another thread can cut the stop short.
     ///
     /// ```
     /// use std::time::Duration;

@@ -30,13 +30,13 @@ pub struct LoopFailed {
 }
 
 impl LoopFailed {
-    /// The loop's name, which is its thread's.
+    /// The name of the loop, which is its thread's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The error or the panic that ended it.
+    /// The error or the panic that ended the loop.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason

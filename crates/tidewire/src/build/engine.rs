@@ -58,7 +58,7 @@ pub enum EngineChoice {
     Threads,
     /// [`Engine::Epoll`].
     Epoll,
-    /// [`Engine::Uring`]; starting fails where it does not work.
+    /// [`Engine::Uring`]; starting fails where io_uring does not work.
     Uring,
     /// io_uring where a probe shows that it works, else epoll.
     #[default]

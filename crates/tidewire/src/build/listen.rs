@@ -138,7 +138,7 @@ pub struct Listen {
     access: Access,
     /// The file of an inherited Unix socket is removed in the end.
     owns_file: bool,
-    /// Inherited, and no other process has it.
+    /// Whether the listener was inherited and no other process has it.
     exclusive: bool,
     admission: Option<Admission>,
 }
@@ -150,7 +150,7 @@ pub(crate) struct Bound {
     pub(crate) sockets: Vec<OwnedFd>,
     /// To be removed in the end.
     pub(crate) file: Option<SocketFile>,
-    /// TCP, and no other process has it.
+    /// Whether the listener is TCP and no other process has it.
     pub(crate) is_private: bool,
     /// A predecessor's file that becomes ours when the loops run.
     pub(crate) left: Option<PathBuf>,
@@ -405,8 +405,8 @@ impl Listen {
         for copy in 0..copies {
             let socket = self.tcp_socket(addr, copy > 0)?;
             if copies > 1 && copy == 0 {
-                // After its bind, which has failed if another process listens here: with the option
-                // set before, two servers would share the port unnoticed.
+                // The option is set after the bind, which has failed if another process listens
+                // here: with the option set before, two servers would share the port unnoticed.
                 socket.set_reuse_port(true)?;
             }
             socket.listen(self.options.backlog)?;

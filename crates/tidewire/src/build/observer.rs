@@ -54,7 +54,7 @@ impl Observer {
         self.engine
     }
 
-    /// Why it is this engine.
+    /// Why this engine was chosen.
     #[must_use]
     pub fn engine_reason(&self) -> &str {
         &self.reason
@@ -67,13 +67,13 @@ impl Observer {
         &self.services
     }
 
-    /// What each loop has counted, including ended loops.
+    /// The counters of each loop, including ended loops.
     #[must_use]
     pub fn loops(&self) -> Vec<LoopView> {
         lock(&self.registry).views()
     }
 
-    /// What happened so far, on all loops and for all services.
+    /// The counters of all loops and services, at this moment.
     #[must_use]
     pub fn counters(&self) -> Counters {
         lock(&self.registry).sum()

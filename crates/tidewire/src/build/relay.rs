@@ -25,7 +25,8 @@ impl Acceptors {
         })
     }
 
-    /// Begins to stop in order. Acceptors first: what they take in still needs loops to run on. Their end stops the loops.
+    /// Begins to stop in order. Acceptors first: what they take in still needs loops to run on. The end of the acceptors
+    /// stops the loops.
     pub(crate) fn stop<'a>(
         &self,
         acceptors: impl Iterator<Item = &'a Arc<Waker>>,

@@ -41,7 +41,7 @@ struct Inner {
     setup: LoopSetup,
     cpus: Vec<usize>,
     next: AtomicU64,
-    /// Name of all of them, where they are looked at together.
+    /// The name that all these threads share in metrics.
     name: Arc<str>,
     live: Mutex<Live>,
     /// Readable once all are to stop: threads without a wake-up descriptor wait on this too.
@@ -157,7 +157,7 @@ pub(crate) struct Carrier {
     service: u16,
     stop: Arc<Descriptor>,
     waker: Arc<Waker>,
-    /// Dropped last, when the counters are where they stay.
+    /// Dropped last, when the counters have been added up.
     ended: Ended,
 }
 

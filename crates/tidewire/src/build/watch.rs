@@ -153,16 +153,16 @@ fn ask(of: &Registered) {
 /// The watching thread's state of a loop.
 struct Known {
     turns: u64,
-    /// When it was last seen to go on.
+    /// When the loop was last seen to go on.
     since: Instant,
     stuck: Option<Stuck>,
-    /// The round in which it was looked at last.
+    /// The round in which the loop was looked at last.
     round: u64,
 }
 
 struct Stuck {
     place: Place,
-    /// Up to where its time is on the board.
+    /// The time up to which the loop's time is on the board.
     counted: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! Frames that say how long they are.
+//! Frames that begin with their length.
 
 use crate::codec::too_long::TooLong;
 use crate::protocol::input::Input;
@@ -27,7 +27,7 @@ pub struct LengthDelimited {
     max: usize,
 }
 
-/// What the unconsumed input begins with.
+/// The kind of data at the front of the unconsumed input.
 ///
 /// ```
 /// use tidewire::codec::{Delimited, LengthDelimited};
@@ -55,9 +55,9 @@ pub struct LengthDelimited {
 pub enum Delimited<'a> {
     /// A whole frame, now consumed.
     Frame {
-        /// What stood in front of the length.
+        /// The bytes in front of the length.
         head: &'a [u8],
-        /// What followed it.
+        /// The bytes of the frame behind the length.
         body: &'a [u8],
     },
     /// The frame is not there whole. The codec needs this many bytes together to go on: return

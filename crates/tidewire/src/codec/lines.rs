@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// All lines, and how it ended, of a stream that comes in these pieces.
+    /// All lines of a stream that arrives in these pieces, and how the stream ended.
     fn lines(
         stream: &[u8],
         pieces: &[usize],

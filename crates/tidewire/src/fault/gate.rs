@@ -10,7 +10,7 @@ use crate::vocabulary::time::Instant;
 /// Not before the next turn of the loop.
 const A_TURN: Duration = Duration::from_nanos(1);
 
-/// What becomes of a piece.
+/// How a piece passes the gate.
 pub(super) enum Passing {
     /// Number of bytes that are handed on.
     Some(usize),
@@ -22,7 +22,7 @@ pub(super) enum Passing {
 
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Nothing passes before.
+    /// No piece passes before this time.
     until: Option<Instant>,
     /// The fate of the piece that waits was drawn already: so much of it passes.
     drawn: Option<usize>,
@@ -33,14 +33,14 @@ impl Gate {
         self.until
     }
 
-    /// Opens, if it is time.
+    /// Opens the gate, if it is time.
     pub(super) fn open(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until <= now) {
             self.until = None;
         }
     }
 
-    /// What becomes of the next piece, of which there are `len` bytes.
+    /// How the next piece passes, of which there are `len` bytes.
     pub(super) fn next(
         &mut self,
         now: Instant,

@@ -223,7 +223,7 @@ impl Wrap for Faults {
     }
 }
 
-/// What [`Faults`] does to one connection.
+/// The faults that [`Faults`] has drawn for one connection.
 ///
 /// ```
 /// use tidewire::fault::{Faults, Faulty};
@@ -251,7 +251,7 @@ impl fmt::Debug for Faulty {
 const CUT: &str = "a fault was injected: cut";
 
 impl Faulty {
-    /// What becomes of the next piece of a direction.
+    /// How the next piece of a direction passes.
     fn next(&mut self, which: fn(&mut Faulty) -> &mut Gate, now: Instant, len: usize) -> Passing {
         let mut gate = std::mem::take(which(self));
         let passing = gate.next(now, len, &self.rates, &mut self.rng, &self.shared);
@@ -259,7 +259,7 @@ impl Faulty {
         passing
     }
 
-    /// The bytes, or others in their place.
+    /// The bytes, or other bytes in their place.
     fn flipped(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         if !one_in(&mut self.rng, self.rates.flip_one_in) {
             return None;

@@ -19,7 +19,7 @@ use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::Process;
 use crate::vocabulary::time::Instant;
 
-/// What follows the bytes of a send.
+/// The kind of data that follows the bytes of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     Nothing,
@@ -48,7 +48,7 @@ pub(crate) trait Sys: Clone + 'static {
 
     // ---- Descriptors ----
 
-    /// The number that rings and pollers know it by.
+    /// The number by which rings and pollers know the descriptor.
     fn number(fd: &Self::Fd) -> RawFd;
     /// From another loop, or for one.
     ///
@@ -62,7 +62,7 @@ pub(crate) trait Sys: Clone + 'static {
 
     /// Becomes readable at the time that it is [set](Sys::set_timer) to.
     fn timer(&self) -> io::Result<Self::Fd>;
-    /// From now on it is that time, and not readable before.
+    /// Sets the timer to this time; its descriptor is not readable before.
     fn set_timer(&self, timer: &Self::Fd, at: Instant) -> Result<(), Errno>;
 
     // ---- Streams ----
@@ -76,7 +76,7 @@ pub(crate) trait Sys: Clone + 'static {
         slices: &[IoSlice<'_>],
         behind: Behind,
     ) -> Result<usize, Errno>;
-    /// The peer sees the end of what is sent.
+    /// The peer sees the end of our sending.
     fn shut_write(&self, fd: &Self::Fd) -> Result<(), Errno>;
     /// Closing sends a reset (`SO_LINGER` of zero).
     fn reset_on_close(&self, fd: &Self::Fd);
@@ -103,7 +103,7 @@ pub(crate) trait Sys: Clone + 'static {
         from: Option<SocketAddr>,
         options: &TcpOptions,
     ) -> io::Result<Self::Fd>;
-    /// What an attempt to connect has come to.
+    /// The result of an attempt to connect.
     fn outcome(&self, fd: &Self::Fd) -> Result<(), Errno>;
     /// Where a connection is from, also if it is over by now.
     fn peer_name(&self, fd: &Self::Fd) -> Endpoint;

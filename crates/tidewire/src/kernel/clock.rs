@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::kernel::sys::monotonic_ns;
 use crate::vocabulary::time::Instant;
 
-/// Where a loop reads its time from.
+/// The source of a loop's time.
 #[derive(Clone)]
 pub(crate) enum Clock {
     System,

@@ -13,7 +13,7 @@ pub(crate) enum Descriptor {
 }
 
 impl Descriptor {
-    /// Closing it sends a reset.
+    /// Makes closing the descriptor send a reset.
     pub(crate) fn reset_on_close(&self) {
         match self {
             Descriptor::Linux(fd) => crate::kernel::sys::reset_on_close(fd),
@@ -24,7 +24,7 @@ impl Descriptor {
     /// Makes an event readable.
     pub(crate) fn notify(&self) {
         match self {
-            // Nothing but its counter's overflow can fail on an eventfd.
+            // A write to an eventfd can fail only by an overflow of its counter.
             Descriptor::Linux(fd) => drop(rustix::io::write(fd, &1u64.to_ne_bytes())),
             Descriptor::Simulated(fd) => fd.notify(),
         }

@@ -1,11 +1,11 @@
 //! Letting no new handshake begin at a listener that is to be closed, while handshakes under way
 //! come to their end.
 //!
-//! Closing a listener resets clients in its accept queue. It also resets clients that are connected
-//! on their side while their last segment is still on its way. So before the last look into the
-//! queue, a filter (`SO_ATTACH_FILTER`, socket(7)) drops the first segments of new handshakes. A
-//! client whose segment was dropped is not connected yet: it sends the segment again after a
-//! second, and finds the process that listens then, or none.
+//! Closing a listener resets clients in its accept queue. Such a close also resets clients that are
+//! connected on their side while their last segment is still on its way. So before the last look
+//! into the queue, a filter (`SO_ATTACH_FILTER`, socket(7)) drops the first segments of new
+//! handshakes. A client whose segment was dropped is not connected yet: it sends the segment again
+//! after a second, and finds the process that listens then, or none.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -51,7 +51,7 @@ mod tests {
         socket
     }
 
-    /// What an attempt comes to, once it has.
+    /// The result of an attempt to connect, once the attempt has ended.
     fn outcome(socket: &Socket) -> Option<io::Error> {
         let mut fds = [rustix::event::PollFd::new(
             socket,

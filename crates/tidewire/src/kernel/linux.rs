@@ -23,7 +23,7 @@ use crate::vocabulary::endpoint::Endpoint;
 use crate::vocabulary::peer::Process;
 use crate::vocabulary::time::Instant;
 
-/// This machine's kernel.
+/// The kernel of this machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Linux;
 

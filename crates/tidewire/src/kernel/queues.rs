@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::kernel::calls::{Behind, Sys};
 
-/// What an operation works on.
+/// The socket or file that an operation works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A descriptor, by its number.
@@ -58,7 +58,7 @@ pub(crate) enum Operation {
     CancelAllOf { fd: Target },
     /// Makes a descriptor for what stands at this place in the table.
     Install { place: u32 },
-    /// The peer sees the end of what is sent.
+    /// The peer sees the end of our sending.
     ShutWrite { socket: Target },
     /// Closing sends a reset.
     ResetOnClose { socket: Target },
@@ -73,7 +73,7 @@ pub(crate) enum Once {
     Now,
     /// There is probably nothing yet: wait first.
     Later,
-    /// Receives what is there, or nothing, without waiting.
+    /// Receives the bytes that are there, or none, without waiting.
     OrNot,
 }
 
@@ -81,7 +81,7 @@ pub(crate) enum Once {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) user_data: u64,
-    /// What the call would have returned; negative: an error number.
+    /// The result of the system call; negative: an error number.
     pub(crate) result: i32,
     /// Flags of io_uring's completions (`IORING_CQE_F_...`).
     pub(crate) flags: u32,
@@ -98,8 +98,8 @@ pub(crate) trait Queues {
     /// Queues an operation; false if there is no room, until [`enter`](Queues::enter) is called.
     ///
     /// # Safety
-    /// Memory that it points at stays valid and is not written until its last completion has been
-    /// [popped](Queues::pop).
+    /// Memory that the operation points at must stay valid and unwritten until its last completion
+    /// has been [popped](Queues::pop).
     unsafe fn push(&mut self, operation: Operation, user_data: u64) -> bool;
 
     /// Hands over what is queued, and waits for a completion: for ever, for a time, or not at all
@@ -114,7 +114,7 @@ pub(crate) trait Queues {
     /// Takes one of the completions that the last [`look`](Queues::look) has found.
     fn pop(&mut self) -> Option<Done>;
 
-    /// Gives back the room of what was popped.
+    /// Gives back the room of the popped completions.
     fn popped(&mut self);
 
     /// Whether the kernel has something for us, told without a system call.

@@ -134,7 +134,7 @@ pub(crate) fn peer_name(socket: impl AsFd) -> Option<SocketAddr> {
 
 /// Has a socket reset its connection when it is closed (`SO_LINGER` of zero, socket(7)).
 pub(crate) fn reset_on_close(socket: impl AsFd) {
-    // Fails only for what is no socket any more.
+    // The call fails only for a descriptor that is no socket any more.
     let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
@@ -152,7 +152,8 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> io::R
     }
 }
 
-/// By its number: the C library's function is a point of cancellation, which costs more than it does.
+/// The system call is made by its number: the C library's function is a point of cancellation, which
+/// costs more than the call.
 #[cfg(target_pointer_width = "64")]
 fn ppoll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_long {
     let mut time = timeout.map(kernel_time);

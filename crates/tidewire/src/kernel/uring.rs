@@ -167,7 +167,7 @@ fn entry(operation: Operation) -> squeue::Entry {
             opcode::AsyncCancel2::new(on!(fd, of => CancelBuilder::fd(of)).all()).build()
         }
         Operation::Install { place } => {
-            // Closed on exec, as they are by default.
+            // The descriptor is closed on exec, as descriptors of the ring are by default.
             opcode::FixedFdInstall::new(Fixed(place), 0).build()
         }
         Operation::ShutWrite { socket } => {

@@ -296,7 +296,7 @@ pub trait Layer: Sized + 'static {
 /// connections(&Layered::new(Proxy::from([]), on_input(|input, link| link.forward_all(input))));
 /// ```
 pub struct LayeredConn<S: Service, L: Layer> {
-    /// Until it has handed over.
+    /// The layer, until it has handed the connection over.
     pub(super) layer: Option<L>,
     pub(super) within: Within<S::Conn>,
     pub(super) shared: Arc<Shared<S>>,
@@ -304,10 +304,10 @@ pub struct LayeredConn<S: Service, L: Layer> {
     pub(super) heard: Heard,
 }
 
-/// What the inner protocol has heard that a stop asks for.
+/// The callback that the inner protocol has received, for a stop to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nothing of either.
+    /// Neither input nor a stop was reported to the inner protocol.
     Nothing,
     /// [Alone](Within::Alone): input, some of which the layer has consumed. So the loop does not
     /// wait for more input.
@@ -335,7 +335,7 @@ impl<S: Service, L: Layer> fmt::Debug for LayeredConn<S, L> {
     }
 }
 
-/// What all connections of a layered service share.
+/// The state that all connections of a layered service share.
 pub(super) struct Shared<S> {
     pub(super) service: S,
     pub(super) limits: Arc<Limits>,
@@ -396,7 +396,7 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     /// and resets the connection with the refusal as its reason.
     ///
     /// # Panics
-    /// If it was accepted already.
+    /// Panics if the connection was accepted already.
     pub fn accept(&mut self, peer: Peer) -> Result<(), Refusal> {
         let protocol = match self.made_for(&peer) {
             Ok(protocol) => protocol,

@@ -19,7 +19,7 @@ use crate::vocabulary::conn_id::ConnId;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Origin;
 
-/// Rounds of callbacks after which others get their turn.
+/// Rounds of callbacks after which other connections get their turn.
 const ROUNDS: usize = 64;
 
 /// A protocol that runs inside another one, its *layer*.
@@ -147,7 +147,7 @@ pub struct Inner<P: Protocol> {
     /// Made when the protocol is opened.
     state: Option<Box<State>>,
     limits: Arc<Limits>,
-    /// Why the peer's end is not its word.
+    /// Why the end of the peer's bytes is not the peer's own end.
     cut_short: Option<&'static str>,
 }
 
@@ -177,7 +177,7 @@ impl<P: Protocol> Inner<P> {
     /// Events before that are not passed on.
     ///
     /// # Panics
-    /// If it was opened already.
+    /// Panics if the inner connection was opened already.
     pub fn open<L>(&mut self, cx: &mut Cx<'_, L>)
     where
         L: Protocol<Local = P::Local, Message = P::Message>,
@@ -503,8 +503,8 @@ impl<P: Protocol> Inner<P> {
     }
 
     /// Whether the inner protocol has [finished writing](Link::finish_writing) and all of its output
-    /// was taken: time for the layer's own farewell, before it [yields](Inner::yield_to). Its input
-    /// goes on.
+    /// was taken: time for the layer's own farewell, before it [yields](Inner::yield_to). The input
+    /// of the connection goes on.
     #[must_use]
     pub fn is_done_writing(&self) -> bool {
         let state = self.state.as_ref();
@@ -562,7 +562,7 @@ impl<P: Protocol> Inner<P> {
                 link.state.finish(why);
                 link.env.touch(link.state);
             }
-            // The rest of its output still has to be taken.
+            // The rest of the inner protocol's output still has to be taken.
             Phase::Finishing(_) => link.resume(),
             Phase::Dead { why, .. } => {
                 link.state.kill(why);
@@ -578,8 +578,8 @@ impl<P: Protocol> Inner<P> {
         }
     }
 
-    /// What the layer's `received` returns: the inner protocol waits for output to drain, or for
-    /// more.
+    /// The value that the layer's `received` returns: the inner protocol waits for output to drain,
+    /// or for more input.
     #[must_use]
     pub fn next(&self) -> Next {
         match &self.state {
@@ -679,7 +679,7 @@ impl<P: Protocol> Inner<P> {
         let queued = state.out.len();
         let result = f(&mut inside, state, env);
         if has_left && state.flags.has(Flag::Around) && state.is_open() {
-            // A layer itself: a protocol inside it waits.
+            // The inner protocol is a layer itself, and a protocol inside it waits.
             inside.call(Event::Writable, state, env);
         }
         for _ in 0..ROUNDS {

@@ -126,7 +126,7 @@ impl<W: Wrap, S: Service> Layered<W, S> {
         &self.shared.service
     }
 
-    /// What makes the layers.
+    /// The factory of the layers.
     #[must_use]
     pub fn wrap(&self) -> &W {
         &self.wrap
@@ -154,7 +154,7 @@ macro_rules! pass_on {
 }
 
 impl<S: Service, L: Layer> LayeredConn<S, L> {
-    /// Has the layer do something; then moves what can move.
+    /// Calls the layer; then moves the bytes that can move.
     fn tell_layer<R>(
         &mut self,
         cx: &mut Cx<'_, Self>,

@@ -28,10 +28,10 @@ const GRAINS: usize = 64;
 /// How soon a loop looks at the sum again that others may change.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// What all loops share.
+/// The memory budget that all loops share.
 pub(crate) struct Memory {
     limit: usize,
-    /// Three quarters of it.
+    /// Three quarters of the budget.
     short: usize,
     held: AtomicUsize,
     said: Throttle,
@@ -85,13 +85,14 @@ pub(crate) struct Meter {
     all: Arc<Memory>,
     /// Makes ranks of several loops differ.
     number: u32,
-    /// Rank of its largest connection, for others to see while the sum is beyond the limit.
+    /// Rank of the loop's largest connection, for other loops to see while the sum is beyond the
+    /// limit.
     rank: Option<Arc<AtomicU64>>,
-    /// Since when it has wanted to close connections.
+    /// Since when the loop has wanted to close connections.
     wants_room: Option<Instant>,
     /// When what connections hold was counted anew.
     counted: Instant,
-    /// Bytes that its connections hold, how much of it the sum knows, and what was last shown.
+    /// Bytes that the loop's connections hold, and how many of them the sum knows.
     held: usize,
     published: usize,
     shown: usize,
@@ -99,7 +100,7 @@ pub(crate) struct Meter {
     tight: bool,
     /// There is something to look at in each turn: see `must_look`, or a connection waits.
     watching: bool,
-    /// The least that it has been since, and when it came to that.
+    /// The lowest value since then, and when it was reached.
     least: (usize, Instant),
     /// Connections that are not read from for that.
     pub(crate) waiting: Vec<u32>,
@@ -221,8 +222,8 @@ impl Meter {
         (bytes.min(u32::MAX as usize) as u64) << 32 | u64::from(self.number)
     }
 
-    /// Whether it is time to count anew what connections hold: chunks may be dropped without an
-    /// event of their connection.
+    /// Whether it is time to count again how many bytes connections hold: chunks may be dropped
+    /// without an event of their connection.
     pub(crate) fn is_stale(&mut self, now: Instant) -> bool {
         let stale = now >= self.counted + LOOK;
         if stale {
@@ -290,7 +291,7 @@ impl Meter {
     }
 }
 
-/// What the loop held is free when it has ended.
+/// The budget that the loop held is free when the loop has ended.
 impl Drop for Meter {
     fn drop(&mut self) {
         self.held = 0;

@@ -165,7 +165,7 @@ impl Lease {
     /// Where received bytes go.
     ///
     /// # Panics
-    /// If a protocol keeps a part of what came before: see [`is_shared`](Lease::is_shared).
+    /// Panics if a protocol keeps a part of the earlier bytes: see [`is_shared`](Lease::is_shared).
     #[inline]
     pub(crate) fn space(&mut self) -> &mut [u8] {
         self.range_mut(0, self.pool.0.size)
@@ -223,7 +223,7 @@ impl Drop for Lease {
     }
 }
 
-/// Received bytes while a protocol looks at them.
+/// Received bytes that a protocol looks at.
 pub(crate) struct Lent<'a> {
     pool: &'a Pool,
     id: u32,
@@ -270,7 +270,7 @@ impl<'a> Lent<'a> {
 /// ```
 pub struct Chunk {
     piece: Piece,
-    /// Counts it for the connection that took it.
+    /// Counts the piece for the connection that took it.
     _tally: Option<Tally>,
 }
 

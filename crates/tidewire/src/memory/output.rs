@@ -30,8 +30,8 @@ pub(crate) use shared::OwnerPanicked;
 
 /// A shared piece that is no longer than this is copied: a copy costs less than a separate send.
 const COPIED: usize = 256;
-/// What each segment but the first takes besides its bytes: its place in the queue, which may have
-/// twice the places it needs.
+/// The bytes that each segment but the first takes besides its contents: its place in the queue,
+/// which may have twice the places it needs.
 const ENTRY: usize = 2 * size_of::<Segment>();
 
 /// Places that a queue keeps when it gets shorter.
@@ -53,7 +53,7 @@ impl Segment {
         }
     }
 
-    /// Drops it.
+    /// Drops a segment.
     #[inline(always)]
     fn let_go(self, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
         match self {
@@ -64,7 +64,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Lets go of what is seldom small.
+    /// Drops a segment that is seldom small.
     #[inline(never)]
     fn let_go_apart(self, blocks: &mut Blocks) -> Result<(), OwnerPanicked> {
         self.let_go(blocks)
@@ -130,7 +130,7 @@ impl Output {
         self.holds.as_deref()
     }
 
-    /// Whether anything of it waits for a mark.
+    /// Whether any output of the queue waits for a mark.
     pub(crate) fn is_holding(&self) -> bool {
         self.holds().is_some_and(Holds::any)
     }
@@ -325,7 +325,7 @@ impl Output {
         self.advance(len, blocks)
     }
 
-    /// Writes what does not fit the last segment.
+    /// Writes bytes that do not fit into the last segment.
     #[inline(never)]
     fn write_apart(&mut self, bytes: &[u8], blocks: &mut Blocks) {
         if bytes.is_empty() {

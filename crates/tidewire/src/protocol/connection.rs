@@ -483,9 +483,9 @@ pub trait Protocol: Sized + 'static {
 
     /// The loops are stopping, or the connection has been open for as long as [it may](crate::Limits::lifetime). All requests
     /// that arrived before were offered. An accepted connection that has consumed and sent nothing is told later: when it has, or
-    /// when the stop no longer waits for it ([`Running::limit_unserved`](crate::Running::limit_unserved)). Its client was told
-    /// that it is connected, and may be about to send. Default: finish; a protocol that still owes replies may finish later,
-    /// within the stop's deadline or, at the end of its lifetime, [`Limits::linger`](crate::Limits::linger).
+    /// when the stop no longer waits for it ([`Running::limit_unserved`](crate::Running::limit_unserved)). The client of such a
+    /// connection was told that it is connected, and may be about to send. Default: finish; a protocol that still owes replies
+    /// may finish later, within the stop's deadline or, at the end of its lifetime, [`Limits::linger`](crate::Limits::linger).
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
         cx.link.finish();
     }

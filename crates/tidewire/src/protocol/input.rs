@@ -20,7 +20,8 @@ pub struct Input<'a> {
     bytes: &'a [u8],
     consumed: usize,
     lent: Option<&'a Lent<'a>>,
-    /// The connection's account of its taken chunks; made when it takes the first.
+    /// The connection's account of its taken chunks; made when the connection takes its first
+    /// chunk.
     kept: Option<Kept>,
 }
 
@@ -77,7 +78,7 @@ impl<'a> Input<'a> {
         self.consumed += n;
     }
 
-    /// Consumes the first `n` bytes and hands them over. A large run shares the receive buffer,
+    /// Consumes the first `n` bytes and returns them. A large run shares the receive buffer,
     /// without a copy; a small one, or any when buffers run low, is copied.
     ///
     /// # Panics

@@ -1037,7 +1037,7 @@ impl Link<'_> {
         &self.state.peer
     }
 
-    /// This connection's name on its loop.
+    /// The name of this connection on its loop.
     #[must_use]
     pub fn id(&self) -> ConnId {
         self.state.id

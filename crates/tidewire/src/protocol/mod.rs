@@ -1,4 +1,4 @@
-//! What a protocol is: its callbacks, its link, its input.
+//! The parts of a protocol: its callbacks, its link, its input.
 
 pub(crate) mod connection;
 mod deadlines;

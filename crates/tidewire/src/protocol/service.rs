@@ -1,4 +1,4 @@
-//! What makes the connections of one kind: the trait [`Service`].
+//! The trait [`Service`], which makes the connections of one kind.
 
 use std::borrow::Cow;
 use std::io;

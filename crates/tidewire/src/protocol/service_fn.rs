@@ -13,7 +13,8 @@ use crate::vocabulary::closed::Refusal;
 use crate::vocabulary::next::Next;
 use crate::vocabulary::peer::Peer;
 
-/// A service whose connections `make` makes. Their state for each loop is the default.
+/// A service whose connections `make` makes. The state of such connections for each loop is the
+/// default.
 ///
 /// ```
 /// use tidewire::{Cx, Input, Next, Protocol, service_fn};

@@ -30,7 +30,7 @@ pub(super) enum Said {
     },
 }
 
-/// What the bytes so far come to.
+/// The result of parsing the bytes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
     /// A header of this length.

@@ -70,7 +70,7 @@ pub struct Proxy {
 /// Least time between two log lines about proxies that did not name their client.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-/// What becomes of connections that do not come from a listed proxy.
+/// How connections are treated that do not come from a listed proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Others {
     Served,

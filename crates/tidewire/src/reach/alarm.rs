@@ -1,6 +1,6 @@
 //! Waking the loops that wait for something that moves on, such as a log, each once.
 //!
-//! A loop *arms* its [`Bell`] before it asks for something, or before it looks at a progress; any
+//! A loop *arms* its [`Bell`] before it sends a request, or before it looks at a progress; any
 //! later progress rings the bell. So no loop has to look a second time, and progress wakes no loop
 //! while none waits.
 

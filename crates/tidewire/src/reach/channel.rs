@@ -231,7 +231,7 @@ impl<T: Send + 'static> Shared<T> {
                     // The sender's loop has ended: the next sender is told.
                     told = lock(&self.queue).give_up(ticket);
                 }
-                // Each thread that waits looks whether it is meant.
+                // Each waiting thread checks whether the notice is meant for it.
                 Told::Waiter(_, None) => return self.promises.notify_all(),
             }
         }
@@ -245,7 +245,7 @@ impl<T: Send + 'static> Promises for Shared<T> {
     }
 }
 
-/// Why something was not sent; it comes back.
+/// Why a value was not sent; the value comes back.
 ///
 /// ```
 /// use tidewire::channel::SendError;
@@ -437,7 +437,7 @@ impl<T: Send + 'static> Drop for Sender<T> {
 /// # Ok::<(), channel::SendError<String>>(())
 /// ```
 ///
-/// When it is dropped, all that wait are told, and what was not taken is dropped.
+/// Dropping the receiver tells all waiting senders, and drops the values that were not taken.
 pub struct Receiver<T: Send + 'static> {
     shared: Arc<Shared<T>>,
 }
@@ -450,7 +450,7 @@ impl<T: Send + 'static> fmt::Debug for Receiver<T> {
 
 impl<T: Send + 'static> Receiver<T> {
     /// Has this connection [notified](crate::Protocol::notified) with `key` when something comes, and when the last sender has
-    /// gone. It is told again only after [`take`](Receiver::take) has found nothing.
+    /// gone. The connection is told again only after [`take`](Receiver::take) has found nothing.
     pub fn notify<M>(&mut self, connection: &Handle<M>, key: u64) {
         let told = {
             let q = &mut *lock(&self.shared.queue);
@@ -581,7 +581,7 @@ mod tests {
         assert_eq!(receiver.take(), Some('a'));
         assert_eq!(waits(&receiver), (1, 1), "one is told for one place");
         assert!(is_full(late.try_send('x')) && is_full(waits_2.offer('d', true)));
-        // What it does not use goes to the next.
+        // A place that the first waiter does not use goes to the next.
         drop(waits_1);
         assert_eq!(waits(&receiver), (0, 1));
         assert!(is_full(late.try_send('x')));

@@ -1,5 +1,5 @@
-//! What a service's callbacks on one loop reach without a lock: the service's mailbox, its own
-//! timer, and the messages that connections of the loop [send](crate::Cx::tell) each other.
+//! The parts that a service's callbacks on one loop reach without a lock: the service's mailbox,
+//! its own timer, and the messages that connections of the loop [send](crate::Cx::tell) each other.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -50,7 +50,7 @@ struct Queue<M> {
     refused: Refused,
 }
 
-/// What found no room since the loop last looked.
+/// Messages that found no room since the loop last looked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// Best-effort posts.
@@ -71,7 +71,7 @@ pub(crate) enum Close {
     Abort,
 }
 
-/// What the loop takes out of a mailbox at once.
+/// The messages that the loop takes out of a mailbox at once.
 pub(crate) struct Batch<M> {
     pub(crate) posts: Vec<(u64, M)>,
     pub(crate) closes: BTreeMap<u64, Close>,
@@ -98,7 +98,7 @@ impl<M> Mail<M> {
         }
     }
 
-    /// The service that it belongs to.
+    /// The service of the mailbox.
     pub(crate) fn service(&self) -> u16 {
         self.service
     }

@@ -54,7 +54,7 @@ impl Nudges {
         any.then(|| std::mem::take(&mut *lock(&self.due)))
     }
 
-    /// The loop has ended: what has come since, and nothing any more.
+    /// The loop has ended: returns the remaining nudges, and takes no more.
     pub(crate) fn close(&self) -> Due {
         let over = Due {
             is_over: true,
@@ -95,8 +95,8 @@ impl Nudge {
         true
     }
 
-    /// A send of this connection has found no room. Its loop counts the event when it is next
-    /// awake.
+    /// A send of this connection has found no room. The loop of the connection counts the event
+    /// when the loop is next awake.
     pub(crate) fn delayed(&self) {
         lock(&self.at.due).delayed += 1;
         self.at.filled.store(true, SeqCst);

@@ -35,12 +35,12 @@ impl Drop for Open {
 /// A connection of which nothing was read, on its way to a successor.
 #[derive(Debug)]
 pub(crate) struct PassedOn {
-    /// The number of the listener that it came by.
+    /// The number of the listener that accepted the connection.
     pub(crate) listener: u32,
     pub(crate) socket: Descriptor,
 }
 
-/// How a stop is to go. Its deadline is only ever moved closer.
+/// How a stop is to go. The deadline of a stop is only ever moved closer.
 #[derive(Debug)]
 pub(crate) struct StopClock {
     deadline_ns: AtomicU64,
@@ -48,7 +48,8 @@ pub(crate) struct StopClock {
     unserved_ns: AtomicU64,
     /// A bit for each service: see [`service_bit`](crate::reactor::env::service_bit).
     unserved_of: AtomicU64,
-    /// A successor accepts from the same queues: what waits there is its.
+    /// Whether a successor accepts from the same queues: connections that wait there are the
+    /// successor's.
     succeeded: AtomicBool,
     /// The successor takes connections as well, of which nothing was read.
     passes_on: AtomicBool,
@@ -86,8 +87,8 @@ impl StopClock {
         !HERE.get().is_null()
     }
 
-    /// Whether the calling thread runs one of the loops that stop. Such a thread must not wait for their end: the loop
-    /// could not end while it waits.
+    /// Whether the calling thread runs one of the loops that stop. A thread of a stopping loop must not wait for the
+    /// end of the loops: the loop could not end while the thread waits.
     pub(crate) fn is_here(self: &Arc<StopClock>) -> bool {
         HERE.get() == Arc::as_ptr(self)
     }

@@ -1,6 +1,7 @@
-//! What threads share is made of these. Models of it are checked by loom, which brings its own that
-//! try every order (`cfg(loom)`, see CONTRIBUTING.md). `Arc` stays the standard library's: loom's
-//! knows neither `Weak` nor trait objects, and nothing here depends on the order of its counts.
+//! The locks and atomics of which shared state is made. Models of it are checked by loom, which
+//! brings its own that try every order (`cfg(loom)`, see CONTRIBUTING.md). `Arc` stays the standard
+//! library's: loom's knows neither `Weak` nor trait objects, and nothing here depends on the order
+//! of its counts.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};

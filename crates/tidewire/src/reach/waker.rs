@@ -6,8 +6,8 @@
 //! as it is. So one of the two is second, and sees all that the first has done: either the loop sees
 //! that something is pending, or the waker sees that the loop sleeps. No wake-up is lost.
 //!
-//! A waker outlives its loop, because handles are kept. What the loop owns through its waker (the
-//! wake-up descriptor, the waiting commands) is given up by [`Waker::end`].
+//! A waker outlives its loop, because handles are kept. The parts that the loop owns through its
+//! waker (the wake-up descriptor, the waiting commands) are given up by [`Waker::end`].
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The service that it is for.
+    /// The service that the command is for.
     pub(crate) fn service(&self) -> u16 {
         match self {
             Command::Adopt { service, .. } | Command::Dial { service, .. } => *service,
@@ -61,7 +61,7 @@ impl Command {
     }
 }
 
-/// Why a command was not taken; it comes back.
+/// Why a command was not taken; the command comes back.
 #[derive(Debug)]
 pub(crate) enum Unsent {
     /// As many wait as may.
@@ -91,7 +91,7 @@ impl Unsent {
 #[repr(u8)]
 pub(crate) enum Stop {
     No,
-    /// Finish what is there, within the deadline.
+    /// Finish the pending work, within the deadline.
     Graceful,
     /// End at once.
     Now,
@@ -185,8 +185,8 @@ impl Waker {
             && self.sleeping.load(SeqCst)
             && let Some(fd) = &*lock(&self.fd)
         {
-            // The counter behind it cannot overflow: the loop empties it each time, and `pending`
-            // admits one writer until then.
+            // The descriptor's counter cannot overflow: the loop empties it each time, and
+            // `pending` admits one writer until then.
             fd.notify();
         }
     }
@@ -204,7 +204,7 @@ impl Waker {
 
     /// The loop is awake again.
     pub(crate) fn awake(&self) {
-        // A waker that sees it late writes once more than it had to.
+        // A waker that sees the new value late writes once more than necessary.
         self.sleeping.store(false, Release);
     }
 

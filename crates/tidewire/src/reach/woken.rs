@@ -138,7 +138,7 @@ impl<P: Protocol> Slots<'_, P> {
         }
     }
 
-    /// Releases what is held inside layers.
+    /// Releases output that is held inside layers.
     pub(crate) fn release(
         &mut self,
         id: Option<ConnId>,

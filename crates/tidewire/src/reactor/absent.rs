@@ -36,7 +36,7 @@ impl Callbacks for Absent {
     }
 }
 
-/// No handle to it exists, so nothing comes for it.
+/// No handle to an absent host exists, so no message comes for it.
 impl Host for Absent {
     fn limits(&self) -> &Arc<Limits> {
         &self.0

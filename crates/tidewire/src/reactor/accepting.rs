@@ -31,7 +31,7 @@ pub(crate) enum Why {
     /// The process or the machine has nothing left to take a connection in with, or the kernel says
     /// no to one after the other.
     Kernel(io::Error),
-    /// No loop has room for what was accepted.
+    /// No loop has room for the accepted connection.
     Behind,
 }
 
@@ -170,7 +170,7 @@ impl<F> Default for Accepting<F> {
 }
 
 impl<F> Accepting<F> {
-    /// Adds a listener; its socket is the driver's.
+    /// Adds a listener; its socket belongs to the driver.
     pub(super) fn add(&mut self, listener: Listener) -> Arc<Descriptor> {
         self.listeners.push((listener.service, listener.number));
         if listener.is_private {

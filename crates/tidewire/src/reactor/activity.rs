@@ -1,6 +1,6 @@
-//! What a loop is doing at present. The loop stores it, at the cost of one store for each callback,
-//! so that a watching thread sees that the loop is stuck, and where. The thread also asks now and
-//! then how late the loop answers.
+//! The present work of a loop. The loop stores it, at the cost of one store for each callback, so
+//! that a watching thread sees that the loop is stuck, and where. The thread also asks now and then
+//! how late the loop answers.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -34,9 +34,10 @@ const PARTS: usize = LAG_BOUNDS.len() + 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lag {
-    /// How often it was within each of [`LAG_BOUNDS`] and not within the one before; the last is beyond all.
+    /// Number of delays within each of [`LAG_BOUNDS`] and beyond the bound before; the last counts delays
+    /// beyond all bounds.
     pub parts: [u64; PARTS],
-    /// All of them added up.
+    /// The sum of all delays.
     pub sum: Duration,
 }
 
@@ -90,7 +91,7 @@ callbacks! {
 pub(crate) struct Activity {
     /// The last call of this turn: the service's number in the upper bits, the callback in the lower eight.
     calls: AtomicU32,
-    /// When it was asked how late it is; nanoseconds, 0 if no watcher asks.
+    /// When the loop was asked how late it is; nanoseconds, 0 if no watcher asks.
     asked_ns: AtomicU64,
     lag: [Counter; PARTS],
     lag_ns: Counter,

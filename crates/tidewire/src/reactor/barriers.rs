@@ -11,7 +11,7 @@ pub(crate) struct Barriers(Vec<Barrier>);
 struct Barrier {
     /// Marks up to this one are released for all.
     released: u64,
-    /// Connections that held output when they came here.
+    /// Connections that held output when they were added.
     holding: Vec<ConnId>,
     /// How many of these have gone since.
     gone: usize,

@@ -115,7 +115,7 @@ impl ByHand {
         self.core.touch(index);
     }
 
-    /// What each has sent in one turn.
+    /// The bytes that each connection has sent in one turn.
     pub(crate) fn turn(&mut self) -> Vec<(u32, usize)> {
         self.core.env.begin_turn();
         self.core.take_backlog();

@@ -1,5 +1,5 @@
-//! What happened, counted. Each loop writes its own counters without synchronisation; any thread
-//! may read them at any time, and the builder's handle adds them up.
+//! Counters of the events of loops and connections. Each loop writes its own counters without
+//! synchronisation; any thread may read them at any time, and the builder's handle adds them up.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -85,7 +85,7 @@ macro_rules! counters {
                 }
             }
 
-            /// Adds other sums to these.
+            /// Adds other counters to these counters.
             pub(crate) fn merge(&mut self, of: &Counters) {
                 $(self.$lname = self.$lname.wrapping_add(of.$lname);)*
                 $(self.$sname = self.$sname.wrapping_add(of.$sname);)*

@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::build::limits::{Limits, READING_RATE};
 use crate::vocabulary::time::Instant;
 
-/// What the peer owes next.
+/// The next action that the peer owes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     Nothing,
     /// A first byte, by this time.
     FirstByte,
-    /// The rest of what is carried, which began at this time.
+    /// The rest of the carried input, which began at this time.
     Carried,
     /// The rest of a request, by this time: the protocol said that it began.
     Request,
@@ -83,7 +83,7 @@ impl Deadlines {
         self.untaken = None;
     }
 
-    /// The connection finishes: its lifetime goes on beside the limit on that.
+    /// The connection finishes: its lifetime goes on beside the limit on finishing.
     pub(crate) fn keep_lifetime(&mut self, ends: Option<Instant>) {
         self.lifetime_ns = ends.map_or(u64::MAX, Instant::as_nanos);
     }
@@ -94,7 +94,7 @@ impl Deadlines {
 
     /// From now on the peer may take nothing for as long as it may.
     pub(crate) fn watch_again(&mut self, now: Instant) {
-        // Without a limit it is the one on idle connections that counts.
+        // Without a limit on writing, the limit on idle connections counts.
         let ms = if self.write_ms == 0 {
             u32::MAX
         } else {

@@ -51,7 +51,7 @@ pub(crate) trait Callbacks {
     fn received(&mut self, input: &mut Input<'_>, state: &mut State, env: &mut Env) -> Next;
 }
 
-/// Offers the carried bytes; keeps what is not consumed.
+/// Offers the carried bytes; keeps the unconsumed ones.
 pub(crate) fn offer_carried<C: Callbacks + ?Sized>(
     protocol: &mut C,
     state: &mut State,

@@ -1,4 +1,4 @@
-//! What the loop asks of a driver.
+//! The interface between a loop and its driver.
 
 use std::io;
 use std::net::SocketAddr;
@@ -62,7 +62,7 @@ pub(crate) enum Outcome<F> {
 /// to the core (`received`, `sent`, `input_ended`, `failed`, `connected`, ...), and all other
 /// events to the loop.
 pub(crate) trait Driver: Transport {
-    /// The kernel that it is of.
+    /// The kernel of the driver.
     type Sys: Sys;
     /// The wake-up descriptor is watched from the start, and not only when it could be used.
     const ALWAYS_WAKEABLE: bool;
@@ -91,7 +91,7 @@ pub(crate) trait Driver: Transport {
     /// Tells the core what the last wait has brought for connections, up to the next thing that is
     /// the loop's to deal with. To be called until there is none.
     fn next_outcome(&mut self, core: &mut Core) -> Option<Outcome<Fd<Self>>>;
-    /// Gives connections their turn of which the kernel may hold input.
+    /// Gives their turn to connections of which the kernel may hold input.
     fn receive(&mut self, core: &mut Core);
     /// At the end of a turn, when buffers may have come back: lets connections go on that wait for
     /// one.
@@ -106,7 +106,7 @@ pub(crate) trait Driver: Transport {
     fn pause_accepting(&mut self);
     /// Accepts on all listeners again, or on none of them: then it is to be tried once more.
     fn resume_accepting(&mut self) -> io::Result<()>;
-    /// Whether what was accepted before the pause has all been reported.
+    /// Whether all connections accepted before the pause have been reported.
     fn accepting_over(&self) -> bool;
     /// Accepts at once, or finds that no client waits.
     fn accept_now(&mut self, listener: usize) -> Accepted<Fd<Self>>;

@@ -1,5 +1,5 @@
-//! What the connections of one loop share: time, chance, buffers, counters, and the list of
-//! connections that a callback touched.
+//! The state that the connections of one loop share: time, chance, buffers, counters, and the list
+//! of connections that a callback touched.
 
 use std::io;
 use std::sync::Arc;
@@ -44,16 +44,16 @@ pub(crate) struct Env {
     pub(crate) counters: Arc<LoopCounters>,
     /// Counters of each service, a part of `counters`.
     pub(crate) services: Vec<Arc<ServiceCounters>>,
-    /// What lets each service's connections in.
+    /// The door of each service, which lets its connections in.
     pub(crate) doors: Vec<Arc<Door>>,
     pub(crate) throttles: Arc<Throttles>,
     /// `woken` was asked for by a callback of this loop.
     pub(crate) self_signalled: bool,
     /// Connections have told each other something that is not yet delivered.
     pub(crate) told: bool,
-    /// Counts how often such messages were delivered.
+    /// How many times such messages were delivered.
     pub(crate) deliveries: u32,
-    /// Messages are being delivered, one after the other.
+    /// Whether messages are being delivered, one after the other.
     pub(crate) delivers: bool,
     /// What callbacks and the driver's reports leave to be done.
     pub(crate) errands: Vec<Errand>,
@@ -61,7 +61,7 @@ pub(crate) struct Env {
     pub(crate) closes_idle: bool,
     /// The loop stops.
     pub(crate) stopping: bool,
-    /// The loop stops, and its successor takes connections of which nothing was read.
+    /// Whether the loop stops, and its successor takes connections of which no byte was read.
     pub(crate) passes_on: bool,
     /// Services whose unserved connections a stop no longer waits for: a bit for each, the last for all from the 64th on.
     pub(crate) unserved_given_up: u64,
@@ -282,8 +282,8 @@ impl Env {
         state.out.sendable()
     }
 
-    /// The owner of bytes that this connection has sent has panicked: the end of it. Nothing more
-    /// is sent.
+    /// The owner of bytes that this connection has sent has panicked: the end of it. The connection
+    /// sends no more bytes.
     #[cold]
     pub(crate) fn owner_panicked(&mut self, state: &mut State) -> usize {
         self.count_owner(state);
@@ -306,7 +306,7 @@ impl Env {
         self.touch(state);
     }
 
-    /// The connection failed, and everything was received of it.
+    /// The connection failed, and all its bytes have been received.
     pub(crate) fn receive_failed(&mut self, state: &mut State, kind: io::ErrorKind) {
         state.fail(kind, Rest::Read);
         self.touch(state);

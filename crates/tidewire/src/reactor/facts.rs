@@ -33,7 +33,7 @@ pub(crate) enum Phase {
     Buried(Closed),
 }
 
-/// What the kernel holds of the peer's when a connection has failed.
+/// The bytes of the peer that the kernel holds when a connection has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// Perhaps some.
@@ -68,7 +68,7 @@ impl From<Hint> for Closed {
     }
 }
 
-/// What a finishing connection waits for once its output has been sent.
+/// The event for which a finishing connection waits once its output has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
     /// The peer's end, so that no reset destroys what is on its way.
@@ -76,7 +76,8 @@ pub(crate) enum Awaits {
     /// The peer's side is to take all output and send nothing for a moment: a connection between
     /// two requests, at a stop without a successor.
     Delivery,
-    /// Nothing, as long as nothing has come from the peer, which has said that it sends no more.
+    /// The connection waits for no event, as long as no bytes have come from a peer that has
+    /// finished sending.
     Nothing,
 }
 
@@ -91,18 +92,18 @@ pub(crate) enum Writing {
     Shut,
 }
 
-/// What is known about the peer's end of sending. The value only goes forward.
+/// The loop's knowledge about the peer's end of sending. The value only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PeerEnd {
     /// The peer sends, as far as is known.
     Unknown,
     /// The engine saw the end, perhaps behind data that is still to be read.
     Announced,
-    /// All that it sent has been received.
+    /// All bytes that the peer sent have been received.
     Reached,
 }
 
-/// What the protocol has been told of that end. Only goes forward.
+/// Whether the protocol has been told of the peer's end of sending. Only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Told {
     Nothing,
@@ -203,7 +204,7 @@ impl Appetite {
 
 /// A fact that is a bit of a [`Set`].
 pub(crate) trait Fact: Copy {
-    /// One bit, of its own.
+    /// The fact's bit; each fact has another one.
     fn bit(self) -> u16;
 }
 
@@ -246,7 +247,7 @@ impl<F: Fact> Set<F> {
         self.bits = self.bits & !fact.bit() | if on { fact.bit() } else { 0 };
     }
 
-    /// Whether it was in the set.
+    /// Removes a fact; returns whether it was in the set.
     #[inline]
     pub(crate) fn remove(&mut self, fact: F) -> bool {
         let was = self.has(fact);

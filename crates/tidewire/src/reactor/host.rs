@@ -42,16 +42,17 @@ pub(crate) trait Host: Callbacks {
     fn dial_failed(&mut self, token: u64, error: &io::Error, env: &mut Env);
     /// Delivers what connections told each other before this call.
     fn deliver(&mut self, states: &mut Table<State>, env: &mut Env);
-    /// Calls the service if its timer has expired; when it will, in nanoseconds.
+    /// Calls the service if its timer has expired; returns when the timer will expire, in
+    /// nanoseconds.
     fn expire(&mut self, now_ns: u64, states: &mut Table<State>, env: &mut Env) -> u64;
-    /// Whether its protocols want to know what is about to be received.
+    /// Whether the host's protocols look ahead at bytes that are about to be offered.
     fn looks_ahead(&self) -> bool;
     fn look_ahead(&mut self, input: &[u8], state: &mut State, env: &mut Env);
     /// The loop has ended, and counts here what panics about it.
     fn ended(self: Box<Self>, counters: &LoopCounters);
     /// Looks into the mailbox.
     fn wake(&mut self, states: &mut Table<State>, env: &mut Env);
-    /// Whether other threads can reach it.
+    /// Whether other threads can reach the host.
     fn reachable(&self) -> bool;
     /// The service's state on this loop.
     fn local(&mut self) -> &mut dyn Any;
@@ -60,14 +61,15 @@ pub(crate) trait Host: Callbacks {
 /// Makes a service's host on a loop, on the loop's own thread. The number is the service's on that loop.
 pub(crate) type MakeHost = Arc<dyn Fn(u16, &Arc<Waker>) -> Box<dyn Host> + Send + Sync>;
 
-/// A service as loops are given it.
+/// A service in the form in which loops get it.
 #[derive(Clone)]
 pub(crate) struct Hosted {
     pub(crate) make: MakeHost,
     pub(crate) door: Arc<Door>,
 }
 
-/// What makes the hosts of this service, one for each loop, and its door, which has no rules yet.
+/// The factory of this service's hosts, one for each loop, and the service's door, which has no
+/// rules yet.
 pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> Hosted {
     let (service, limits) = (
         Arc::new(Theirs::new("a service", service)),
@@ -112,7 +114,7 @@ impl Hosted {
     }
 }
 
-/// A type's name without where it stands: `Echo`.
+/// The name of a type without its path: `Echo`.
 pub(crate) fn name_of<S>() -> &'static str {
     let name = std::any::type_name::<S>();
     let whole = name.split('<').next().unwrap_or(name);
@@ -153,7 +155,7 @@ fn open_state(states: &mut Table<State>, id: ConnId) -> Option<&mut State> {
 }
 
 impl<S: Service> HostOf<S> {
-    /// Tells connections what others have had them told.
+    /// Delivers the notices that other threads have sent to connections.
     #[cold]
     fn notify(&mut self, due: Due, states: &mut Table<State>, env: &mut Env) {
         if due.delayed > 0 {

@@ -1,5 +1,5 @@
-//! What a connection's peer has to do by which time, as far as the connection's record knows, and
-//! whether the peer is late.
+//! The next action of a connection's peer and its deadline, as far as the connection's record
+//! knows, and whether the peer is late.
 
 use std::time::Duration;
 
@@ -116,8 +116,8 @@ impl State {
         self.out.may_send() && self.deadlines.write_ns <= now.as_nanos()
     }
 
-    /// Whether its peer had nothing to take because its turn to send has not come. If so, the time that the peer has counts
-    /// from now on.
+    /// Whether the peer had no output to take because the connection's turn to send has not come. If so, the time that the
+    /// peer has counts from now on.
     pub(crate) fn excuses_peer(&mut self, now: Instant) -> bool {
         let is_ours = self.flags.has(Flag::AwaitsTurn);
         if is_ours {
@@ -127,8 +127,8 @@ impl State {
         is_ours
     }
 
-    /// What the peer is late with; `None` while the loop does not read from the peer, because then
-    /// the peer is not to blame.
+    /// The action with which the peer is late; `None` while the loop does not read from the peer,
+    /// because then the peer is not to blame.
     pub(crate) fn is_late(&mut self, now: Instant) -> Option<Hint> {
         if self.awaited_ns() > now.as_nanos() {
             return None;

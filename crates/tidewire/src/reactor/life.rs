@@ -1,6 +1,5 @@
-//! What a loop leaves behind when it ends, for whatever reason: its counters are added to the
-//! counters of ended loops, its descriptor is closed, and commands that waited for it are handed
-//! on.
+//! The end of a loop, for whatever reason: its counters are added to the counters of ended loops,
+//! its descriptor is closed, and commands that waited for it are handed on.
 
 use std::sync::Arc;
 
@@ -137,7 +136,7 @@ pub struct LoopView {
     /// The loop's counters for each service, in the order of
     /// [`Observer::services`](crate::Observer::services).
     pub services: Vec<Counters>,
-    /// How late it answered; nothing unless the loops are [watched](crate::Builder::watch).
+    /// How late the loop answered; empty unless the loops are [watched](crate::Builder::watch).
     pub lag: Lag,
     /// The loop waits for something to happen. A loop that does not, and whose turns do not go on,
     /// is stuck.

@@ -1,4 +1,4 @@
-//! What tests have logged, for their own thread.
+//! The log lines of a test, for the test's own thread.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};

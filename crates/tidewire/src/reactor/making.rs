@@ -62,7 +62,7 @@ impl Default for MakeShares {
 /// The connection whose turn it is.
 struct Served {
     index: u32,
-    /// Bytes that it may still make.
+    /// Bytes of output that the connection may still make.
     left: usize,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Making {
     last: u32,
 }
 
-/// When it comes next, its place among equal times, and which connection it is.
+/// The connection's next turn, its place among equal turns, and its index.
 type Waiting = (u64, u64, u32);
 
 impl Making {

@@ -7,9 +7,9 @@
 //! * [`inbox`]: what others leave for the loop.
 //! * [`making`], [`sending`]: how much output a turn makes, and how much it sends; [`queueing`]:
 //!   connections that wait long for that.
-//! * [`stop`]: how it ends, in [stages](stage).
-//! * [`guard`]: running what is not the loop's own.
-//! * [`core`]: what connections mean; [`driver`]: what moves their bytes.
+//! * [`stop`]: how a loop stops, in [stages](stage).
+//! * [`guard`]: running code that is not the loop's own.
+//! * [`core`]: the state of connections; [`driver`]: the input and output of their bytes.
 
 pub(crate) mod absent;
 pub(crate) mod accept;
@@ -94,7 +94,7 @@ pub(crate) struct Reactor<D: Driver> {
     stage: Stage,
     /// State of accepting, until it ends.
     open: Option<Open>,
-    /// What the loops were told that took over accepted connections.
+    /// The stop that the loops were told that took over accepted connections.
     spread_stopped: Stop,
 }
 
@@ -136,7 +136,7 @@ impl<D: Driver> Reactor<D> {
         self.driver.listen(vec![socket], self.setup.spread.batch())
     }
 
-    /// Whether it has more to wait for than the timers of its services.
+    /// Whether the loop waits for more than the timers of its services.
     pub(crate) fn has_more_to_do(&self) -> bool {
         !self.core.states.is_empty()
             || self.waker.stopping() != Stop::No

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::kernel::calls::{Behind, Sys};
 use crate::vocabulary::time::Instant;
 
-/// How long they are kept.
+/// How long the sockets are kept.
 const TIME: Duration = Duration::from_secs(1);
 /// Most sockets that one loop keeps open so.
 const MOST: usize = 64;
@@ -73,7 +73,7 @@ impl<F> Parting<F> {
     }
 }
 
-/// Takes what has come. The socket is closed when it is dropped.
+/// Reads the bytes that have arrived, and drops them. The socket is closed when it is dropped.
 fn close<S: Sys>(sys: &S, socket: &S::Fd) {
     let mut bytes = [0; 4096];
     for _ in 0..TAKEN / bytes.len() {
@@ -84,7 +84,7 @@ fn close<S: Sys>(sys: &S, socket: &S::Fd) {
     }
 }
 
-/// Repeats a call until it is not interrupted.
+/// Repeats a call as long as it is interrupted.
 fn again(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
     loop {
         match call() {

@@ -1,4 +1,4 @@
-//! Chance as protocols see it: given by the engine, so that a simulation repeats from its seed.
+//! Random numbers for protocols: given by the engine, so that a simulation repeats from its seed.
 //!
 //! xoshiro256** (Blackman and Vigna, 2018), seeded through splitmix64. Not for secrets.
 

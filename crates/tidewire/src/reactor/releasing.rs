@@ -6,7 +6,7 @@ use crate::reactor::facts::Flag;
 use crate::reactor::state::State;
 
 impl Env {
-    /// This connection holds output.
+    /// Lists this connection as one that holds output.
     pub(crate) fn list_holding(&mut self, state: &mut State) {
         // A layer's inner connection is released by its layer.
         if !state.flags.has(Flag::Embedded) && !state.out.set_listed(true) {

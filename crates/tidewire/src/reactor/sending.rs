@@ -7,7 +7,7 @@
 //! budget, or a share if that is more.
 //!
 //! A share is whole, also where less of the budget is left: a reply that is no longer than a share leaves in one piece.
-//! What that takes too much is missing in the next turns.
+//! Bytes sent beyond the budget of a turn are missing in the next turns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

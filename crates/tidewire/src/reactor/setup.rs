@@ -36,27 +36,27 @@ pub(crate) struct Fleet {
 /// How the next loop is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// To the loops one after the other.
+    /// Connections go to the loops one after the other.
     Next,
     /// To the loop that carries fewest.
     LeastConnections,
 }
 
-/// What gives connections threads of their own.
+/// Starts the threads of connections on the threads engine.
 pub(crate) trait Spawn: Send + Sync {
     /// Starts a thread that carries out `command` and lives until its connections are gone. The
     /// thread wakes `acceptor` when it ends, and leaves commands that came too late to it.
     fn spawn(&self, command: Command, acceptor: &Arc<Waker>) -> io::Result<()>;
-    /// Stops all of them, and later ones.
+    /// Stops all these threads, and later ones.
     fn stop(&self, how: Stop);
     /// How many there are.
     fn live(&self) -> usize;
 }
 
-/// Where a loop takes the connections that it accepts.
+/// The loop that carries an accepted connection.
 #[derive(Clone)]
 pub(crate) enum Spread {
-    /// The loop keeps them.
+    /// The accepting loop keeps its connections.
     Here,
     /// To these loops.
     Loops(Fleet),

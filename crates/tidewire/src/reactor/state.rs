@@ -53,7 +53,7 @@ pub(crate) struct State {
     /// Bytes of these four that its loop has counted.
     pub(crate) counted: u32,
     pub(crate) peer: Peer,
-    /// The earliest of its protocol's timers.
+    /// The earliest timer of the connection's protocol.
     pub(crate) timer: Option<Instant>,
     /// All timers, if one with a key was set.
     pub(crate) timers: Option<Box<Timers>>,
@@ -77,7 +77,7 @@ pub(crate) struct State {
     pub(crate) hard: u32,
     /// The reason that `finish` records, where the loop itself suggested finishing.
     pub(crate) hint: Hint,
-    /// While it finishes.
+    /// The event for which the connection waits while it finishes.
     pub(crate) awaits: Awaits,
     /// The number of the delivery that takes this connection's latest messages to other connections: see
     /// [`Env::has_told`](crate::reactor::env::Env).
@@ -167,7 +167,7 @@ impl State {
         self.attempts.as_mut()?.race.as_deref_mut()
     }
 
-    /// Whether it counts among the open connections of its service.
+    /// Whether the connection counts among the open connections of its service.
     pub(crate) fn counts(&self) -> bool {
         self.was_opened() && !matches!(self.phase, Phase::Buried(_))
     }
@@ -273,7 +273,8 @@ impl State {
         }
     }
 
-    /// Whether it may be called so, and made little when it was last: nearly always.
+    /// Whether the connection may be called so, and made little output at the last call: nearly
+    /// always.
     #[inline]
     pub(crate) fn is_plainly_hungry_for(&self, len: usize) -> bool {
         !self.flags.has(Flag::Heavy) && self.hungry_for(len)
@@ -352,8 +353,8 @@ impl State {
         self.appetite == Appetite::Drain || is_put_off
     }
 
-    /// Whether it may make no more until its turn has come, or until output inside it has drained, however much of its
-    /// own has been sent.
+    /// Whether the connection may make no more output until its turn has come, or until output inside it has drained,
+    /// however much of its own has been sent.
     fn is_put_off(&self) -> bool {
         let off = [Flag::OverShare, Flag::AwaitsMaking, Flag::HeldInside];
         !self.flags.has_none(&off)
@@ -418,7 +419,7 @@ impl State {
             | matches!(self.writing, Writing::Ending)
     }
 
-    /// Whether it is open and owes no callback.
+    /// Whether the connection is open and owes no callback.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.phase, Phase::Open) && !self.may_owe_callbacks()
@@ -497,8 +498,9 @@ impl State {
         }
     }
 
-    /// Whether a failed connection still gets the rest of its input. It does not if its protocol takes no input now: no
-    /// output drains any more, and there is no peer left to wait for, so it would never take any.
+    /// Whether a failed connection still gets the rest of its input. The connection does not get the rest if its
+    /// protocol takes no input now: no output drains any more, and there is no peer left to wait for, so the protocol
+    /// would never take the rest.
     pub(crate) fn takes_the_rest(&self, rest: Rest) -> bool {
         self.appetite != Appetite::Drain
             && self.flags.has_none(&[Flag::Paused, Flag::AwaitsMemory])
@@ -518,7 +520,7 @@ impl State {
         }
     }
 
-    /// This side writes no more. If the peer does not either, that is the end.
+    /// Our side of the connection writes no more. If the peer does not either, that is the end.
     pub(crate) fn finish_writing(&mut self, why: Closed) {
         if self.told == Told::Finished {
             self.finish(why);

@@ -68,8 +68,8 @@ impl<D: Driver> Reactor<D> {
         self.wakeable
     }
 
-    /// Sees to it that a wait ends in this time at the latest. The alarm stays where it is as long as
-    /// it comes no later, so most waits need not set it.
+    /// Sets an alarm, so that a wait ends within this time. The alarm stays where it is as long as it
+    /// comes no later, so most waits need not set it.
     fn alarm_within(&mut self, ns: u64) -> bool {
         let at = Instant::from_nanos(self.core.env.now.as_nanos().saturating_add(ns));
         if self.alarm.is_none_or(|set| set > at) {

@@ -595,7 +595,8 @@ mod tests {
         ]
     }
 
-    /// What the wheel ought to hold: for each key its deadline and the time at which it must have fired.
+    /// The right content of the wheel: for each key its deadline and the time at which the key must have
+    /// fired.
     #[derive(Default)]
     struct Model {
         now_ns: u64,

@@ -1,9 +1,9 @@
-//! One connection, fed its input in given pieces: for the property that **chunking is invisible
-//! in meaning**.
+//! One connection that gets its input in given pieces: for the property that **chunking is
+//! invisible in meaning**.
 //!
-//! A connection of the tested service runs on the production loop, on virtual time. Its peer sends
-//! exactly the given pieces and takes output as slowly as it is told to. [`collect`] returns the
-//! output; [`assert_invisible`] compares many splits with the whole.
+//! A connection of the tested service runs on the production loop, on virtual time. The peer of the
+//! connection sends exactly the given pieces and takes output as slowly as it is told to.
+//! [`collect`] returns the output; [`assert_invisible`] compares many splits with the whole.
 //!
 //! ```
 //! use tidewire::sim::chunking;
@@ -74,7 +74,7 @@ const TURNS_MAX: usize = 10_000_000;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Collected {
-    /// All bytes that it sent.
+    /// All bytes that the connection sent.
     pub output: Vec<u8>,
     /// Why the connection ended; `None` if it was refused, or was still open at the end of the
     /// simulation.
@@ -284,7 +284,7 @@ impl<'a> Feed<'a> {
         fed
     }
 
-    /// Feeds another one in the same way, and writes what happened; where.
+    /// Feeds another connection in the same way, and writes a trace; returns the trace's path.
     fn recorded<S: Service>(&self, service: S) -> Option<PathBuf> {
         let mut trace = Trace::default();
         trace.record();
@@ -417,7 +417,7 @@ impl Wire {
         });
     }
 
-    /// Bytes go from this side to the other.
+    /// Bytes go from our side to the peer.
     fn passed(&mut self, at: Instant, side: u8, bytes: &[u8]) {
         self.trace.contents(0, side, bytes);
         self.note(at, What::Sent, side, bytes.len());
@@ -498,7 +498,7 @@ struct Fed {
 
 /// The only connection there is.
 const CONN: u32 = 0;
-/// Where it comes from.
+/// The address of the peer.
 const PEER: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
 /// Where the connection goes to.
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 1);

@@ -43,7 +43,7 @@ pub struct Conditions {
     /// machine where other processes have the processor. The loop then finds all events of that
     /// time at once. One late turn in this many makes all loops late together. 0 is never.
     pub late_one_in: u64,
-    /// What the kernel does to loops.
+    /// The faults that the kernel causes to loops.
     pub kernel: KernelFaults,
 }
 

@@ -49,7 +49,7 @@ pub struct SimService<S> {
 }
 
 impl<S> SimService<S> {
-    /// The loop that it is on.
+    /// The loop of the service.
     ///
     /// ```
     /// use tidewire::sim::Sim;
@@ -78,13 +78,13 @@ impl<S> fmt::Debug for SimService<S> {
 }
 
 impl Sim {
-    /// What the loops added from now on are made of. Unless it is said, the seed decides.
+    /// Sets the shape of the loops added from now on. Unless it is said, the seed decides.
     pub fn shape(&mut self, shape: Shape) -> &mut Sim {
         self.shape = shape;
         self
     }
 
-    /// What the next loop is made of.
+    /// The shape of the next loop.
     ///
     /// ```
     /// use tidewire::sim::{Shape, Sim};

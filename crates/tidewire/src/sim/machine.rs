@@ -304,7 +304,7 @@ impl Machine {
         self.loops[which].node.stall(until);
     }
 
-    /// Has all of them wait.
+    /// Makes all loops wait.
     pub(crate) fn stall_all(&mut self, time: Duration) {
         (0..self.loops.len()).for_each(|which| self.stall(which, time));
     }

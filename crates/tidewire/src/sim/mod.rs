@@ -3,7 +3,7 @@
 //!
 //! * [`Sim`]: loops, services and the network between them, step by step.
 //! * [`Pair`]: a protocol and its client, face to face.
-//! * [`Conditions`]: what the network does to them. [`KernelFaults`]: what the kernel does.
+//! * [`Conditions`]: the faults and delays of the network. [`KernelFaults`]: what the kernel does.
 //! * [`chunking`]: one connection fed a given split of its input, for the property that the split
 //!   carries no meaning.
 //!

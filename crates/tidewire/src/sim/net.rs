@@ -73,7 +73,7 @@ pub(super) fn near(to: &Endpoint, actor: usize, port: u16) -> Endpoint {
     }
 }
 
-/// What an owner finds in its inbox.
+/// The notice that an owner finds in its inbox.
 #[derive(Debug)]
 pub(super) enum Notice {
     Accept {
@@ -114,7 +114,7 @@ pub(super) enum Read {
     Broken(io::ErrorKind),
 }
 
-/// What an end that does not read may notice about the other end.
+/// The events at the other end that an end which does not read may notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Fine,
@@ -135,7 +135,7 @@ pub(super) enum Place {
 
 struct Side {
     owner: Option<Owner>,
-    /// Closed by its owner.
+    /// Whether the owner has closed the end.
     gone: bool,
     /// Has heard that the other side is closed, which Unix sockets tell apart from its end of output.
     hung_up: bool,
@@ -148,7 +148,7 @@ struct Stream {
     sides: [Side; 2],
     /// `pipes[i]` is written at side `i`.
     pipes: [Pipe; 2],
-    /// Nothing gets through any more.
+    /// No data gets through any more.
     lost: bool,
 }
 
@@ -409,7 +409,7 @@ impl Net {
         self.streams[end.stream as usize].pipes[end.other().side as usize].arrived()
     }
 
-    /// Bytes written at this end that have not arrived at the other.
+    /// Bytes written at this end that have not arrived at the other end.
     pub(super) fn untaken(&self, end: End) -> usize {
         self.streams[end.stream as usize].pipes[end.side as usize].not_arrived()
     }
@@ -500,12 +500,12 @@ impl Net {
         let unlucky = one_in(&mut self.rng, self.conditions.refuse_one_in);
         match self.listeners.get(&to).copied().filter(|_| !unlucky) {
             Some(listener) if self.is_full(listener) => {
-                // Nothing answers; TCP asks again.
+                // No answer comes; TCP sends the segment again.
                 let again = self.now.get() + RETRY.as_nanos() as u64;
                 self.depart(again, Arrival::Request { stream });
             }
             Some(listener) => {
-                // What the acceptor sends may not overtake its consent.
+                // The acceptor's bytes may not overtake its consent.
                 self.streams[stream as usize].pipes[1].last_arrival = at;
                 self.depart(at, Arrival::Acceptance { stream });
                 if self.slow_handshakes {
@@ -611,7 +611,7 @@ impl Net {
         self.tell_of_room(writer);
     }
 
-    /// Behind the end of its output, a Unix socket that is closed says so.
+    /// A Unix socket that is closed tells the other end so, behind the end of its output.
     fn hang_up(&mut self, closed: End) {
         let stream = &self.streams[closed.stream as usize];
         if stream.to.is_tcp() || !stream.sides[closed.side as usize].gone {
@@ -639,7 +639,7 @@ impl Net {
         &mut self.streams[end.stream as usize].pipes[end.side as usize]
     }
 
-    /// The end of its output has left.
+    /// Whether the end of its output has left.
     fn has_said_all(&mut self, end: End) -> bool {
         matches!(self.written_by(end).fin, Fin::InFlight | Fin::Arrived)
     }

@@ -24,7 +24,7 @@ use crate::sim::kernel::{Kernel, Parked, Shared};
 use crate::vocabulary::time::Instant;
 use std::sync::Arc;
 
-/// What the loops of a simulation are made of.
+/// The parts of which the loops of a simulation are made.
 ///
 /// ```
 /// use tidewire::sim::{Shape, Sim};
@@ -43,12 +43,12 @@ pub enum Shape {
     Threads,
 }
 
-/// A loop, whatever it is made of.
+/// A loop of any shape.
 trait Turns {
     fn before_wait(&mut self) -> Option<Duration>;
     fn wait(&mut self, timeout: Option<Duration>);
     fn after_wait(&mut self);
-    /// Between two turns: whether it has come to its end.
+    /// Whether the loop has come to its end; asked between two turns.
     fn is_over(&mut self, acceptor: Option<&Arc<Waker>>) -> bool;
     fn finish(self: Box<Self>);
     fn listen(&mut self, listener: Listener);
@@ -112,18 +112,18 @@ enum Where {
     Over,
 }
 
-/// What lives as long as its loop.
+/// A value that lives as long as its loop.
 pub(super) enum Held {
     Thread(Carried),
     Loop { _life: Life },
 }
 
 pub(super) struct Node {
-    /// Gone once it has ended.
+    /// The loop; gone once it has ended.
     reactor: Option<Box<dyn Turns>>,
     at: Where,
     held: Option<Held>,
-    /// Dropped as soon as it has stopped.
+    /// The relay; dropped as soon as it has stopped.
     relay: Option<Relay>,
     /// The node is not given a processor before that time, in nanoseconds; what happens meanwhile
     /// it finds all at once.
@@ -153,7 +153,7 @@ impl Node {
                     .and_then(|driver| Reactor::new(driver, core, setup, waker))
                     .map(|reactor| Box::new(reactor) as Box<dyn Turns>)
             }
-            // What accepts for threads waits as epoll has it.
+            // The acceptor of the threads engine waits as epoll does.
             Shape::Readiness | Shape::Threads => Epoll::new(SimSys::new(kernel))
                 .and_then(|poller| Reactor::new(Sockets::new(poller, options), core, setup, waker))
                 .map(|reactor| Box::new(reactor) as Box<dyn Turns>),
@@ -168,7 +168,7 @@ impl Node {
         }
     }
 
-    /// With something to be dropped when it has ended.
+    /// Adds a value that is dropped when the loop has ended.
     pub(super) fn holding(mut self, held: Held) -> Node {
         self.held = Some(held);
         self
@@ -201,13 +201,13 @@ impl Node {
         })
     }
 
-    /// Adds a service; its index.
+    /// Adds a service and returns its index.
     pub(super) fn host(&mut self, hosted: &Hosted) -> u16 {
         self.disturb();
         self.core_mut().host(hosted)
     }
 
-    /// Has it know a service for whose loops it accepts.
+    /// Tells the node of a service for whose loops it accepts.
     pub(super) fn know(&mut self, hosted: &Hosted) {
         self.disturb();
         self.core_mut().know_service(hosted);
@@ -227,19 +227,19 @@ impl Node {
         }
     }
 
-    /// Has it wait anew.
+    /// Makes the loop begin its wait again.
     fn disturb(&mut self) {
         if !matches!(self.at, Where::Over) {
             self.at = Where::Between;
         }
     }
 
-    /// Whether it has stopped.
+    /// Whether the loop has stopped.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.at, Where::Over)
     }
 
-    /// When it goes on by itself.
+    /// When the loop goes on by itself.
     pub(super) fn until(&self, now_ns: u64) -> Option<Instant> {
         self.stalled(now_ns).or(match &self.at {
             Where::Parked(parked) => parked.until.map(Instant::from_nanos),
@@ -247,25 +247,25 @@ impl Node {
         })
     }
 
-    /// When it goes on by itself for more than the timers of its services.
+    /// When the loop goes on by itself for more than the timers of its services.
     pub(super) fn deadline(&self, now_ns: u64) -> Option<Instant> {
         let reactor = self.reactor.as_ref()?;
         let stalled = self.stalled(now_ns);
         stalled.or_else(|| self.until(now_ns).filter(|_| reactor.has_more_to_do()))
     }
 
-    /// Until when it waits for a processor, if it does.
+    /// Until when the loop waits for a processor, if it does.
     pub(super) fn stalled(&self, now_ns: u64) -> Option<Instant> {
         let stalls = self.stalled_until > now_ns && !self.is_over();
         stalls.then_some(Instant::from_nanos(self.stalled_until))
     }
 
-    /// Has it wait for a processor, if it would go on.
+    /// Makes the loop wait for a processor, if it would go on.
     pub(super) fn stall(&mut self, until_ns: u64) {
         self.stalled_until = until_ns;
     }
 
-    /// Whether it would go on now.
+    /// Whether the loop would go on now.
     pub(super) fn goes_on(&self, kernel: &mut Kernel, now_ns: u64) -> bool {
         if self.stalled(now_ns).is_some() {
             return false;
@@ -277,7 +277,7 @@ impl Node {
         }
     }
 
-    /// Has it go on to the next point where it may wait.
+    /// Lets the loop go on to the next point where it may wait.
     pub(super) fn go_on(&mut self, kernel: &Shared, rng: &mut Rng) {
         let Some(reactor) = &mut self.reactor else {
             return;
@@ -318,7 +318,7 @@ impl Node {
         reactor.after_wait();
     }
 
-    /// Takes back from the kernel what it still uses.
+    /// Takes back from the kernel the memory that it still uses.
     pub(super) fn end(&mut self) {
         self.at = Where::Over;
         if let Some(reactor) = self.reactor.take() {

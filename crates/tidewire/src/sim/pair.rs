@@ -42,7 +42,7 @@ use crate::vocabulary::endpoint::Endpoint;
 /// assert_eq!(*pair.client_local(), 1); // `Asks` counts its replies in the loop's state
 /// ```
 pub struct Pair<S, C> {
-    /// The network that they are on.
+    /// The network of both connections.
     pub sim: Sim,
     server: SimService<S>,
     client: SimService<C>,
@@ -184,13 +184,13 @@ impl<S: Service, C: Service> Pair<S, C> {
         self.sim.local(self.client)
     }
 
-    /// What the server's loop counted.
+    /// The counters of the server's loop.
     #[must_use]
     pub fn server_counters(&self) -> Counters {
         self.sim.counters(self.server.at())
     }
 
-    /// What the client's loop counted.
+    /// The counters of the client's loop.
     #[must_use]
     pub fn client_counters(&self) -> Counters {
         self.sim.counters(self.client.at())

@@ -22,7 +22,7 @@ use crate::vocabulary::endpoint::{Endpoint, EndpointError};
 pub struct PlainId(pub(super) usize);
 
 /// # Panics
-/// If it is text, and no endpoint.
+/// Panics if the text is no endpoint.
 pub(super) fn endpoint<E>(of: E) -> Endpoint
 where
     E: TryInto<Endpoint>,
@@ -85,7 +85,8 @@ impl Sim {
         PlainId(actor)
     }
 
-    /// Has the peer send `bytes`, as soon as the network takes them. Nothing bounds what waits.
+    /// Has the peer send `bytes`, as soon as the network takes them. The queue of waiting bytes has
+    /// no limit.
     pub fn send(&mut self, peer: PlainId, bytes: &[u8]) {
         self.on_plain(peer, |plain, net| plain.send(net, bytes));
     }

@@ -108,7 +108,7 @@ impl Pipe {
         (self.arrived, self.in_flight) = (0, 0);
     }
 
-    /// Forgets what has not been read yet, as a reset does.
+    /// Forgets the bytes that have not been read yet, as a reset does.
     pub(super) fn drop_arrived(&mut self) {
         self.bytes.drain(..self.arrived);
         self.arrived = 0;

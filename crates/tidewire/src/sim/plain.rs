@@ -42,7 +42,7 @@ pub(super) struct Plain {
     pub(super) state: PlainState,
     pub(super) received: Vec<u8>,
     pub(super) reading: bool,
-    /// The peer has heard that it is connected.
+    /// Whether the peer knows that it is connected.
     #[cfg(test)]
     pub(super) was_connected: bool,
     to_send: VecDeque<u8>,
@@ -94,7 +94,7 @@ impl Plain {
 
     pub(super) fn turn(&mut self, net: &mut Net, notices: VecDeque<Notice>) {
         if self.state == PlainState::Closed {
-            // News that was on its way as it closed.
+            // The notice was on its way when the peer closed.
             return;
         }
         for notice in notices {

@@ -28,7 +28,7 @@ pub fn seeds(usual: u64) -> Range<u64> {
     said("TIDEWIRE_SEEDS", range).unwrap_or(0..usual)
 }
 
-/// What `5000..7000` says, or `2000`.
+/// The seeds that `5000..7000` means, or `2000`.
 fn range(text: &str) -> Option<Range<u64>> {
     match text.split_once("..") {
         Some((from, to)) => Some(from.parse().ok()?..to.parse().ok()?),
@@ -73,8 +73,7 @@ pub fn for_each_seed<E: fmt::Display>(usual: u64, run: impl Fn(u64) -> Result<()
     );
 }
 
-/// The lowest seed that fails, and what is wrong with it. Seeds above one that has failed are not
-/// begun.
+/// The lowest failing seed, and its fault. Seeds above one that has failed are not begun.
 fn lowest_failing<E: fmt::Display>(
     seeds: Range<u64>,
     run: &(impl Fn(u64) -> Result<(), E> + Sync),

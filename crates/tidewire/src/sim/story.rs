@@ -1,11 +1,10 @@
-//! What happened on the network of a simulation, for people.
+//! The events on the network of a simulation, for people.
 
 use crate::sim::trace::files;
 use crate::sim::world::Sim;
 
 impl Sim {
-    /// What happened since [`Sim::record`], a line for each event: sender, receiver, content and
-    /// time.
+    /// The events since [`Sim::record`], a line for each event: sender, receiver, content and time.
     ///
     /// ```
     /// use std::time::Duration;

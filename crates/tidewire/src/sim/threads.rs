@@ -25,7 +25,7 @@ pub(super) struct Threads {
     starting: Arc<Mutex<Vec<Carrier>>>,
     nodes: Vec<Node>,
     registry: Arc<Mutex<Registry>>,
-    /// What each is started with. A simulation gets its services after its loops.
+    /// The plan that each loop is started with. A simulation gets its services after its loops.
     plan: Arc<Plan>,
     hosts: Vec<Hosted>,
 }

@@ -1,4 +1,4 @@
-//! Virtual time: it moves only when no loop has anything to do, or one is late.
+//! Virtual time: it moves only when no loop has work to do, or one loop is late.
 
 use std::time::Duration;
 

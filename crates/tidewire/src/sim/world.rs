@@ -1,5 +1,5 @@
-//! The simulation as tests see it: its parts, and its events. Its [loops](super::loops), its
-//! [peers](super::peers) and its [time](super::time) are beside.
+//! The simulation as tests see it: its parts, and its events. The [loops](super::loops),
+//! [peers](super::peers) and [time](super::time) of a simulation are in modules beside this one.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -48,7 +48,7 @@ pub(super) enum Actor {
     Listener(Endpoint),
 }
 
-/// A loop, and how it is reached.
+/// A loop, and the handle that reaches it.
 pub(super) struct Running {
     pub(super) node: Node,
     /// Threads of its connections, if it is one of [`Shape::Threads`].
@@ -56,7 +56,7 @@ pub(super) struct Running {
     pub(super) waker: Arc<Waker>,
     pub(super) counters: Arc<LoopCounters>,
     pub(super) stop_clock: Arc<StopClock>,
-    /// Itself, if it accepts for others.
+    /// The loop itself, if it accepts for other loops.
     pub(super) acceptors: Acceptors,
     pub(super) team: Team,
 }
@@ -68,7 +68,7 @@ pub(super) struct Team {
     pub(super) others: Vec<LoopId>,
     /// The loop that gives the group its name accepts for the others, and has no connections.
     pub(super) has_acceptor: bool,
-    /// How many they were asked for.
+    /// How many dials the peers were asked for.
     pub(super) dials: usize,
 }
 
@@ -243,7 +243,7 @@ impl Sim {
     /// order of the attempts to connect.
     ///
     /// # Panics
-    /// If there is no such stream yet.
+    /// Panics if there is no such stream yet.
     ///
     /// ```
     /// use std::time::Duration;

@@ -38,7 +38,7 @@ impl Out {
         }
     }
 
-    /// A line, made only if it is wanted.
+    /// Writes a line, which is made only if it is wanted.
     pub(super) fn say(&mut self, now: Instant, line: impl FnOnce() -> String) {
         if self.words.is_none() || self.over {
             return;

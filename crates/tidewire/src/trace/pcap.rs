@@ -21,7 +21,7 @@ pub(crate) const HEADER: [u8; 24] = {
     bytes
 };
 
-/// A packet begins with its IP header, whose first four bits say which.
+/// Link type "raw": a packet begins with its IP header, whose first four bits name the version.
 const LINKTYPE_RAW: u32 = 101;
 const TCP: u8 = 6;
 /// Most bytes of payload in a packet.
@@ -37,7 +37,7 @@ pub(crate) const ACK: u8 = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     ends: [SocketAddr; 2],
-    /// What each side sends next.
+    /// The sequence number that each side sends next.
     next: [u32; 2],
 }
 
@@ -152,7 +152,7 @@ fn checksum(parts: &[&[u8]]) -> u16 {
 mod tests {
     use super::*;
 
-    /// What RFC 1071 computes in its section 3.
+    /// The checksum that RFC 1071 computes in its section 3.
     #[test]
     fn the_checksum_is_that_of_its_document() {
         let example = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
@@ -181,7 +181,7 @@ mod tests {
             b'a', b'b', b'c',
         ];
         assert_eq!(out[third..], expected);
-        // With the checksum in it, a packet sums up to nothing.
+        // A packet's sum with its checksum is zero.
         let tcp = &out[third + 36..];
         let pseudo = [10, 0, 0, 1, 10, 0, 0, 2, 0, TCP, 0, tcp.len() as u8];
         assert_eq!(checksum(&[&pseudo, tcp]), 0);

@@ -1,4 +1,4 @@
-//! The layer that tells what passes through it.
+//! The layer that records the bytes and events of the protocol inside it.
 
 use std::fmt;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::vocabulary::time::Instant;
 /// Bytes written by default, of words and capture together.
 const LIMIT: u64 = 64 << 20;
 
-/// Writes what its connections receive and send. Clones write to the same places.
+/// Writes the received and sent bytes of its connections. Clones write to the same places.
 ///
 /// Each event is written where it happens, on the loop, under a lock: for looking at a service, not for serving at
 /// speed. When so many bytes are written as [`limit`](Tracer::limit) says, it ends and says so.
@@ -50,7 +50,7 @@ struct Shared {
 }
 
 impl Tracer {
-    /// A tracer with this name in its words. The tracer writes nothing until it is told where to.
+    /// A tracer with this name in its lines. The tracer writes nothing until it is told where to.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Tracer {
         Tracer {
@@ -150,7 +150,7 @@ impl Wrap for Tracer {
     }
 }
 
-/// What [`Tracer`] keeps of one connection.
+/// The bytes and events of one connection that [`Tracer`] keeps.
 ///
 /// ```
 /// use tidewire::trace::{Traced, Tracer};
@@ -166,7 +166,7 @@ pub struct Traced {
     flow: Flow,
     /// The side of the connection: 0 is the side that has connected.
     side: u8,
-    /// The names of this side and of the other.
+    /// The names of our end and of the peer.
     names: [String; 2],
     heard_end: bool,
 }

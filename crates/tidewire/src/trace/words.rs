@@ -1,4 +1,4 @@
-//! Bytes and times as people read them.
+//! Bytes and times in a form for people.
 
 use std::fmt;
 

@@ -53,7 +53,7 @@ pub enum Closed {
     /// The service inside a [layer](crate::Layered) refused it once its first bytes had named it.
     /// Counted as a refusal, too.
     Refused(Refusal),
-    /// A graceful stop finished it.
+    /// A graceful stop finished the connection.
     Stopped,
     /// A graceful stop ran out of time and cut it.
     StopDeadline,
@@ -187,13 +187,13 @@ impl fmt::Display for Closed {
 pub enum Refusal {
     /// As many connections are open as the limit allows.
     ConnectionLimit,
-    /// The service declined it, with its reason.
+    /// The service declined the connection, with a reason.
     ByService(&'static str),
     /// The service panicked while accepting.
     Panicked,
     /// The loops are stopping.
     Stopping,
-    /// No thread could be started for it (threads engine). Accepting pauses then.
+    /// No thread could be started for the connection (threads engine). Accepting pauses then.
     NoThread,
     /// The client comes from another host, and the service asks for no secret: see
     /// [`Peer::is_local`](crate::Peer::is_local).
@@ -203,13 +203,14 @@ pub enum Refusal {
     /// All connections together hold nearly as much memory as they may: see
     /// [`Builder::memory`](crate::Builder::memory).
     MemoryLimit,
-    /// As many connections of its address are open as [rules](crate::admission::Rules) allow.
+    /// As many connections of the client's address are open as [rules](crate::admission::Rules)
+    /// allow.
     AddressLimit,
-    /// As many connections of its network are open as rules allow.
+    /// As many connections of the client's network are open as rules allow.
     PrefixLimit,
     /// More connections come than rules allow.
     AcceptRate,
-    /// More connections come from its address than rules allow.
+    /// The client's address opens more connections per second than rules allow.
     AddressRate,
     /// The rules refuse the client's network, or do not list it.
     Denied,

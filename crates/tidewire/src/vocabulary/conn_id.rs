@@ -34,7 +34,7 @@ use std::marker::PhantomData;
 /// is_shared_by_loops::<Mutex<HashMap<String, Vec<ConnId>>>>();
 /// ```
 ///
-/// By their handles they are reached from anywhere:
+/// A connection is reached from other threads by its handle:
 ///
 /// ```
 /// use std::collections::HashMap;

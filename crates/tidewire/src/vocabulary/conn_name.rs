@@ -7,8 +7,8 @@ use crate::vocabulary::conn_id::ConnId;
 /// Names a connection among all loops and services of a server; no other connection gets the name (until 2^32
 /// connections later). For maps that loops share, and for log lines. A name can be sent to any thread.
 ///
-/// What reaches the connection is a [handle](crate::LoopHandle::handle), which its loop's handle makes from the name. Within
-/// its loop a connection has a shorter name, a [`ConnId`].
+/// A [handle](crate::LoopHandle::handle), which the loop's handle makes from the name, reaches the connection. Within its
+/// loop a connection has a shorter name, a [`ConnId`].
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ impl ConnName {
         self.number
     }
 
-    /// The number of its service on that loop.
+    /// The number of the connection's service on that loop.
     pub(crate) fn service(self) -> u16 {
         self.service
     }

@@ -85,7 +85,7 @@ impl EndpointError {
 }
 
 impl Endpoint {
-    /// The TCP address, if it is one.
+    /// The TCP address, if the endpoint is one.
     #[must_use]
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
@@ -94,19 +94,19 @@ impl Endpoint {
         }
     }
 
-    /// The TCP port, if it is a TCP address.
+    /// The TCP port, if the endpoint is a TCP address.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.tcp().map(|addr| addr.port())
     }
 
-    /// The IP address, if it is a TCP address.
+    /// The IP address, if the endpoint is a TCP address.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         self.tcp().map(|addr| addr.ip())
     }
 
-    /// The path, if it is a Unix socket with one.
+    /// The path, if the endpoint is a Unix socket with a path.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -115,13 +115,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is a TCP address.
+    /// Whether the endpoint is a TCP address.
     #[must_use]
     pub fn is_tcp(&self) -> bool {
         matches!(self, Endpoint::Tcp(_))
     }
 
-    /// Whether it is a Unix socket, with a name or without.
+    /// Whether the endpoint is a Unix socket, with a name or without.
     ///
     /// ```
     /// use std::path::Path;
@@ -365,7 +365,7 @@ impl Endpoint {
         })
     }
 
-    /// What the kernel tells of a socket's end.
+    /// Converts the kernel's address of a socket's end.
     pub(crate) fn from_kernel(addr: SocketAddrAny) -> Option<Endpoint> {
         if addr.address_family() != AddressFamily::UNIX {
             return SocketAddr::try_from(addr).ok().map(Endpoint::Tcp);
@@ -382,7 +382,7 @@ impl Endpoint {
         })
     }
 
-    /// What the kernel wants to be told.
+    /// Converts an endpoint to the form that the kernel takes.
     pub(crate) fn to_kernel(&self) -> io::Result<SocketAddrAny> {
         self.check()?;
         Ok(match self {

@@ -1,5 +1,5 @@
-//! The types that all other modules use: names, ends, addresses, times. This module depends on no
-//! other.
+//! The types that all other modules use: names, ends, addresses, times. The module `vocabulary`
+//! depends on no other module.
 
 pub(crate) mod answer;
 pub(crate) mod closed;

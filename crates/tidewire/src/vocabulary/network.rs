@@ -1,4 +1,4 @@
-//! Peers by where they are: networks of IP addresses, and Unix sockets.
+//! Sets of peers: networks of IP addresses, and Unix sockets.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::vocabulary::endpoint::Endpoint;
 
-/// Peers by where they are: `10.0.0.0/8`, `::1`, or `unix` for all Unix sockets.
+/// A set of peers: `10.0.0.0/8`, `::1`, or `unix` for all Unix sockets.
 ///
 /// ```
 /// use tidewire::Network;
@@ -39,7 +39,8 @@ pub(crate) enum Members {
 pub struct NetworkError(String);
 
 impl Network {
-    /// Whether the peer at `endpoint` belongs to it. An IPv4 address in IPv6's clothes is IPv4.
+    /// Whether the peer at `endpoint` belongs to the network. An IPv4 address in IPv6's clothes is
+    /// IPv4.
     #[must_use]
     pub fn contains(&self, endpoint: &Endpoint) -> bool {
         match (self.0, endpoint.ip().map(|ip| ip.to_canonical())) {

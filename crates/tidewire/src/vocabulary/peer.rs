@@ -45,7 +45,7 @@ pub enum Origin {
     Dialled(u64),
 }
 
-/// What is known of a peer beyond its address: from the kernel, or from its first bytes as a layer
+/// The facts about a peer beyond its address: from the kernel, or from its first bytes as a layer
 /// read them. Clones share it.
 ///
 /// ```
@@ -119,7 +119,7 @@ impl Peer {
         }
     }
 
-    /// This peer, known better.
+    /// This peer with a better known identity.
     #[must_use]
     pub fn with_identity(mut self, identity: Identity) -> Peer {
         self.identity = Some(Arc::new(identity));

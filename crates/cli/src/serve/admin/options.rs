@@ -66,7 +66,7 @@ pub(crate) struct AdminOptions {
 }
 
 impl AdminOptions {
-    /// What a flag of this name needs to have an effect.
+    /// The condition under which a flag of this name has an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         (flag != "admin").then_some(Need::Admin)
     }
@@ -79,7 +79,7 @@ impl AdminOptions {
         Ok(())
     }
 
-    /// Finds the address of its host, if it has been given by name.
+    /// Finds the address of the listener's host, if the host was given by name.
     pub(crate) fn look_up(&mut self) -> Result<(), String> {
         if let Some(At::Host { at, tls }) = &self.admin {
             let (first, tls) = (at.here()?[0], *tls);
@@ -176,7 +176,7 @@ impl FromStr for At {
     }
 }
 
-/// Whether other hosts may reach it there.
+/// Whether other hosts may reach a listener at this place.
 pub(crate) fn reaches_beyond(place: &Endpoint) -> bool {
     place
         .ip()

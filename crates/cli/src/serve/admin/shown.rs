@@ -17,7 +17,7 @@ use crate::serve::settings::schema::Shown;
 pub(crate) struct Found<'a> {
     /// The address of the admin listener; `None` if there is none.
     pub(crate) admin: Option<&'a Endpoint>,
-    /// The loops, and where they listen.
+    /// The observer of the loops, and the addresses on which the loops listen.
     pub(crate) loops: Option<(&'a Observer, &'a [Endpoint])>,
 }
 
@@ -69,7 +69,8 @@ impl Plan {
         shown
     }
 
-    /// What flags say: flags of a product's table by their keys, flags of the frame by their names.
+    /// The values of flags: flags of a product's table by their keys, flags of the frame by their
+    /// names.
     fn said(&self, product: Option<&str>) -> Value {
         let is_own = |said: &&Shown| {
             let own = self

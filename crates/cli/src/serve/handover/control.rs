@@ -44,7 +44,7 @@ impl fmt::Display for ControlAt {
 }
 
 /// The default place: in the directory that the service manager or the session gives to programs
-/// that run, else, for root alone, in the machine's. `None` where there is no such directory.
+/// that run, else, for root alone, in the machine's. `None` where no such directory exists.
 fn default_path() -> Option<PathBuf> {
     let given = |name| {
         let value = env::var_os(name).filter(|value| !value.is_empty())?;

@@ -8,7 +8,7 @@ use tidewire_handover::{Broken, Control, Handed, Hello, Offer, Session, Word};
 
 use crate::serve::handover::upgrade::Upgrade;
 
-/// How soon it is looked whether a successor is late.
+/// How soon the server checks whether a successor is late.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The control socket, and the present successor; there is one at a time.
@@ -24,7 +24,7 @@ pub(crate) struct Handing {
     astray: bool,
 }
 
-/// What a successor asks for.
+/// The parts that a successor asks for: listeners, logs or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
     /// The listeners.
@@ -33,7 +33,7 @@ pub(crate) enum Wants {
     Logs,
     /// This server is to end: the successor serves.
     End,
-    /// Nothing any more: it has gone, or is not heard any more.
+    /// The successor asks for nothing any more: it has gone, or its packets are ignored.
     Nothing,
 }
 
@@ -54,7 +54,7 @@ impl Handing {
         self.upgrade.begin(self.control.as_ref());
     }
 
-    /// A predecessor has let go of what was inherited.
+    /// The predecessor has let go of the inherited parts.
     pub(crate) fn adopt(&mut self) {
         if let Some(control) = &mut self.control {
             control.adopt();
@@ -105,8 +105,8 @@ impl Handing {
             Err(error) => {
                 tracing::warn!(%error, "a successor does not take over");
                 self.successor = None;
-                // A successor that ends has closed all it had. A successor that is stopped, or that
-                // sends an unexpected message, has not.
+                // A successor that ends has closed all its descriptors. A successor that is
+                // stopped, or that sends an unexpected message, has not.
                 let ends = matches!(error, Broken::Gone | Broken::Refused(_));
                 self.astray |= std::mem::take(&mut self.offered) && !ends;
                 Some(Wants::Nothing)
@@ -119,7 +119,7 @@ impl Handing {
         self.astray
     }
 
-    /// Whether it may forget what is kept in memory alone.
+    /// Whether the successor may forget data that is kept in memory alone.
     pub(crate) fn may_forget(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.forget)
     }
@@ -129,7 +129,7 @@ impl Handing {
         self.hello.as_ref().map(|hello| hello.pid)
     }
 
-    /// Passes the listeners on, the control socket among them.
+    /// Passes the listeners and the control socket on.
     pub(crate) fn offer(&mut self, offer: Offer, listeners: io::Result<Vec<Handed>>) {
         let Some(session) = &mut self.successor else {
             return;
@@ -171,7 +171,7 @@ impl Handing {
     pub(crate) fn let_go(&mut self) -> Option<Session> {
         let takes = self.takes_connections();
         let session = self.successor.take().and_then(|mut session| {
-            // The successor serves, whether it hears this or not.
+            // The successor serves, whether it receives this message or not.
             let said = session.go(takes);
             (takes && said.is_ok()).then_some(session)
         });

@@ -10,14 +10,14 @@ use crate::serve::listeners::kind::{self, Named};
 use crate::serve::listeners::listen_at::{ListenAt, Place, Shield};
 use crate::serve::settings::frame::Settings;
 
-/// What the admin listener is called.
+/// The name of the admin listener among the listeners that are handed over.
 pub(crate) const ADMIN: &str = "admin";
 
 /// Listeners from elsewhere that have not been used yet.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     all: Vec<Handed>,
-    /// Another process has them too, and may keep them.
+    /// Whether another process has the listeners too, and may keep them.
     shared: bool,
     /// Connections of this server's own that a successor was to have, which has not come to serve.
     connections: Vec<Unserved>,
@@ -41,7 +41,7 @@ impl Inherited {
         std::mem::take(&mut self.connections)
     }
 
-    /// Another process has them too, and may keep them.
+    /// Marks the listeners as shared: another process has them too, and may keep them.
     pub(crate) fn sharing(mut self) -> Inherited {
         self.shared = true;
         self
@@ -146,7 +146,7 @@ impl Inherited {
 
 fn listen(handed: Handed, shared: bool) -> Listen {
     let listen = Listen::inherited_group(handed.sockets);
-    // A service manager keeps its own, and a predecessor ends.
+    // A service manager keeps its own sockets, and a predecessor ends.
     let listen = match handed.is_given || shared {
         true => listen,
         false => listen.exclusive(),
@@ -293,7 +293,7 @@ mod tests {
                 "{wrong}"
             );
         }
-        // These are not a predecessor's: the settings decide about them.
+        // These listeners are not a predecessor's: the settings decide about them.
         let others = Inherited::new(vec![handed("gopher", "0.0.0.0:7", false)]);
         assert!(others.given().unwrap().is_empty());
     }

@@ -15,7 +15,7 @@ const AGAIN: (Duration, u32) = (Duration::from_millis(5), 1000);
 /// successor to have room.
 pub(crate) struct Passing {
     session: Option<Session>,
-    /// Where each listener is, its port included where any was asked for.
+    /// The address of each listener, with its real port where port 0 was asked for.
     places: Vec<Endpoint>,
     waiting: Vec<Unserved>,
 }
@@ -49,7 +49,7 @@ impl Passing {
         }
     }
 
-    /// The successor has had its time: what still waits is closed.
+    /// The successor's time is over: closes the connections that still wait.
     pub(crate) fn end(&mut self) -> usize {
         let connections = std::mem::take(&mut self.waiting).len();
         if connections > 0 {
@@ -146,7 +146,7 @@ pub(crate) fn take_in(mut following: Following, inbound: Inbound, settings: &Set
     }
 }
 
-/// Has the loops let these in, and waits for room if they have none.
+/// Gives these connections to the loops, and waits for room if the loops have none.
 pub(crate) fn let_in(inbound: &Inbound, connections: Vec<Unserved>) {
     for mut one in connections {
         let (pause, tries) = AGAIN;
@@ -210,7 +210,7 @@ mod tests {
             }]
         };
 
-        // Until its queue is full.
+        // Passes connections until the successor's queue is full.
         while !passing.is_awaited() {
             passing.pass_on(connection(), echo);
         }

@@ -9,7 +9,7 @@ use crate::exit::Failure;
 use crate::serve::handover::control;
 use crate::serve::product::Plan;
 
-/// What the running server may take longer than it says.
+/// How much longer than announced the running server may take.
 const SLACK: Duration = Duration::from_secs(10);
 
 /// A running server that is asked to make way.

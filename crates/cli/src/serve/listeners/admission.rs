@@ -89,7 +89,7 @@ impl ListenerRules {
 }
 
 impl AdmissionOptions {
-    /// What a flag of this name needs to have an effect.
+    /// The condition under which a flag of this name has an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         match flag {
             "address-v6" => Some(Need::Addresses),
@@ -177,7 +177,7 @@ impl AdmissionOptions {
     }
 }
 
-/// Lists add up: what is said of all is said of each.
+/// Lists of networks add up: a list for all services holds for each service.
 fn networks_of(all: &[Scoped<Networks>], kind: Kind) -> Vec<Network> {
     let own = all.iter().filter(|scoped| match &scoped.scope {
         Scope::Each | Scope::All => true,

@@ -10,7 +10,7 @@ use crate::serve::listeners::scoped::{Scope, Scoped, of, scopes};
 use crate::serve::settings::defaults::{secs, with_default};
 use crate::span::Span;
 
-/// The given deadlines; for the others the service decides.
+/// The given deadlines; the service decides about deadlines that are not given.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Deadlines {
     /// Closes connections on which nothing moves for this long.

@@ -55,7 +55,7 @@ impl Door {
         }
     }
 
-    /// Adds a listener; its number if something may stand in front of it.
+    /// Adds a listener; returns its number if TLS or a proxy's header may stand in front of it.
     pub(crate) fn listen(&self, builder: &mut Builder, listen: Listen) -> Option<u32> {
         let listener = (self.listen)(builder, listen);
         self.is_layered.then_some(listener)

@@ -1,4 +1,4 @@
-//! What listens where.
+//! The services, and the addresses on which each listens.
 
 use std::net::IpAddr;
 
@@ -14,9 +14,10 @@ use crate::serve::listeners::tls::{Front, TlsFiles, TlsOptions};
 pub(crate) struct Endpoint {
     pub(crate) kind: Kind,
     pub(crate) place: tidewire::Endpoint,
-    /// Asked for with its mode, if it has one, or with a place: not only as one of several.
+    /// Whether the service was asked for with its mode (if it has modes) or with a place, not only
+    /// as one of several.
     pub(crate) by_name: bool,
-    /// What its `--listen` says of TLS and of proxies.
+    /// The part of `--listen` about TLS and proxies.
     pub(crate) shield: Shield,
     /// The layers in front of this listener, after all settings.
     pub(crate) front: Front,

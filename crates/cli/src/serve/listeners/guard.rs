@@ -66,7 +66,7 @@ impl Plan {
             ),
             Guard::ThisHost => {
                 let flag = self.of(service.service).secret_flag(service);
-                let asks = flag.map_or(String::new(), |flag| format!("{flag} asks for one; "));
+                let asks = flag.map_or(String::new(), |flag| format!("{flag} sets one; "));
                 tracing::warn!(
                     %service, %addr,
                     "requires no secret, so other hosts are turned away; {asks}--tls-client-ca asks for certificates; \

@@ -16,7 +16,7 @@ pub(crate) struct Service {
     pub(crate) takes_messages: bool,
     /// The service speaks HTTP, as clients of TLS may ask.
     pub(crate) is_http: bool,
-    /// What the secret of its clients is called: a variable of the environment. Behind it with `-file` comes the flag that
+    /// The environment variable with the secret of this service's clients. Behind it with `-file` comes the flag that
     /// names a file.
     pub(crate) secret: Option<&'static str>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Mode {
 }
 
 impl Service {
-    /// A service that is served when it is named.
+    /// A service that is served only when it is named.
     pub(crate) const fn new(name: &'static str, modes: &'static [Mode]) -> Service {
         Service {
             name,
@@ -50,7 +50,7 @@ impl Service {
         }
     }
 
-    /// All its modes.
+    /// All modes of the service.
     pub(crate) fn kinds(&'static self) -> impl Iterator<Item = Kind> {
         (0..self.modes.len()).map(|mode| self.kind(mode))
     }
@@ -73,7 +73,7 @@ impl Kind {
     }
 }
 
-/// With its mode, if the service has several.
+/// The service's name, with its mode if the service has several.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.service.name)?;
@@ -163,7 +163,7 @@ impl fmt::Display for Named {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    /// Tests are no program that has listed them.
+    /// Lists the products for tests, which have no `main` that lists them.
     pub(crate) fn list_products() {
         crate::serve::products::install();
     }

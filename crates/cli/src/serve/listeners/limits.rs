@@ -1,4 +1,4 @@
-//! What the connections of each service are held to: the service's own limits, changed where the settings say so.
+//! The limits of the connections of each service: the service's own limits, changed where the settings say so.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Settings {
     /// the limit.
     pub(crate) fn connections_by_descriptors(&self) -> Option<usize> {
         if self.direct_descriptors {
-            // These limits are in tables of their own.
+            // The limits of this service are in tables of their own.
             return None;
         }
         let descriptors = self.descriptors?;
@@ -71,7 +71,7 @@ pub(crate) fn shown(limits: &Limits) -> Value {
     })
 }
 
-/// A limit as it is shown, and as flags take it; seconds.
+/// A limit in seconds, in the form that flags take and pages show.
 pub(crate) fn never_is_0(limit: Option<Duration>) -> f64 {
     limit.map_or(0.0, |time| time.as_secs_f64())
 }

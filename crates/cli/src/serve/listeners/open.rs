@@ -21,7 +21,7 @@ impl Open {
 }
 
 impl Open {
-    /// The service that it names, if it names one.
+    /// The service that the entry names, if it names one.
     pub(crate) fn named(&self) -> Option<&Named> {
         match self {
             Open::All => None,

@@ -27,7 +27,8 @@ pub(crate) enum Scope {
     Of(Named),
 }
 
-/// What the setting that says most of this service says; of several that say as much, the last.
+/// The value of the most specific setting for this service; of several equally specific ones, the
+/// last.
 pub(crate) fn of<T: Copy>(all: &[Scoped<T>], kind: Kind) -> Option<T> {
     let places = all.iter().filter_map(|scoped| match &scoped.scope {
         Scope::Each => Some((0, scoped.value)),

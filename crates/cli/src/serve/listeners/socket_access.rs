@@ -61,7 +61,7 @@ impl SocketAccess {
                 return Ok(None);
             }
             match name.parse() {
-                // To the kernel it means that all stays as it is.
+                // To the kernel, this number means that user and group stay as they are.
                 Ok(u32::MAX) => {
                     return Err(format!("{name} is no {what}: the number is too large"));
                 }
@@ -71,7 +71,7 @@ impl SocketAccess {
             match of(name) {
                 Ok(Some(number)) => Ok(Some(number)),
                 Ok(None) => Err(format!("there is no {what} {name:?} on this machine")),
-                Err(e) => Err(format!("cannot look the {what} {name:?} up: {e}")),
+                Err(e) => Err(format!("cannot find the {what} {name:?}: {e}")),
             }
         };
         let user_of = |name: &str| Ok(User::from_name(name)?.map(|user| user.uid.as_raw()));
@@ -98,7 +98,7 @@ impl SocketAccess {
     }
 }
 
-/// In the form in which it is parsed.
+/// Formats the access in the form in which it is parsed.
 impl fmt::Display for SocketAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = |id: Option<u32>| id.map_or(String::new(), |id| id.to_string());

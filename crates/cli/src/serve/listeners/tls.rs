@@ -33,7 +33,7 @@ pub(crate) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// What a flag of this name needs to have an effect.
+    /// The condition under which a flag of this name has an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         // A key and authorities are looked for where there is a certificate.
         (flag == "tls-cert").then_some(Need::Tls)
@@ -80,7 +80,7 @@ impl TlsOptions {
     }
 }
 
-/// How long a client may take for its handshake.
+/// The longest time that a client may take for its handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
     /// By TLS.
@@ -98,7 +98,7 @@ impl Default for Handshake {
     }
 }
 
-/// Both times in seconds.
+/// Formats both times in seconds.
 impl fmt::Display for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} and {}", secs(self.tls), secs(self.proxy))
@@ -171,7 +171,7 @@ impl Front {
         }
     }
 
-    /// Nothing at all.
+    /// Whether no setting of TLS is given.
     pub(crate) fn is_bare(&self) -> bool {
         *self == Front::default()
     }
@@ -182,7 +182,7 @@ impl Front {
         tls.is_some_and(|tls| tls.client_ca.is_some())
     }
 
-    /// Whether its files are good.
+    /// Checks that the certificate, the key and the authorities can be used.
     pub(crate) fn check(&self, handshake: Handshake) -> Result<(), Failure> {
         match &self.tls {
             Some(files) => files.load(handshake).map(drop),

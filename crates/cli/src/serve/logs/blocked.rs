@@ -17,7 +17,7 @@ struct Told {
     told: Instant,
 }
 
-/// What there is to tell, and for how long it has been so.
+/// The news about a blocked log, and how long the log has been blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     None,
@@ -26,14 +26,14 @@ enum News {
 }
 
 impl Blocked {
-    /// Tells what is new about the reason, if there is one.
+    /// Logs a new reason why the log is blocked, if there is one.
     pub(crate) fn look(&mut self, why: Option<&str>) {
         match self.news(why, Instant::now()) {
             News::None => {}
             News::Blocked(since) => tracing::warn!(
                 reason = why,
                 seconds = since.as_secs(),
-                "the durable log takes nothing for now: producers wait; the server retries by itself"
+                "the durable log accepts no messages for now: producers wait; the server retries by itself"
             ),
             News::Over(since) => tracing::info!(
                 seconds = since.as_secs(),

@@ -36,8 +36,8 @@ pub(crate) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
     if let Some(place) = &options.fleet_address {
         if home.contains("?partition=") {
             return Err(Failure::usage(format!(
-                "--replicate {home}: with --fleet-address the group gives out the partitions: say how many there are, \
-                 ?partitions={PARTITIONS}, or leave it out"
+                "--replicate {home}: with --fleet-address the group gives out the partitions: \
+                 write their number, such as ?partitions={PARTITIONS}, or no parameter"
             )));
         }
         check(place).map_err(|why| Failure::usage(format!("--fleet-address: {why}")))?;
@@ -71,7 +71,7 @@ pub(crate) fn fleet(options: &LogOptions) -> Result<Option<Fleet>, Failure> {
     match Fleet::new(nodes, own) {
         Some(fleet) => Ok(Some(fleet)),
         None => Err(wrong(format!(
-            "it lists servers for the partitions 0 to {}, and {target} is none of them",
+            "the fleet has servers for the partitions 0 to {}, and {target} is not among these servers",
             count - 1
         ))),
     }

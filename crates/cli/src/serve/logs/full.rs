@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How often it is told of what stays full.
+/// How often a full log is reported again.
 const REPEATED: Duration = Duration::from_secs(60);
 /// After so long without a refusal, there is room again, or no client asks for any.
 const OVER: Duration = Duration::from_secs(10);
@@ -24,11 +24,11 @@ pub(crate) struct Full {
 pub(crate) enum What {
     /// The disk of the log.
     Disk,
-    /// Streams, which have as many bytes as they may.
+    /// Streams that have as many bytes as they may have.
     Streams,
 }
 
-/// What there is to tell.
+/// The news about a full log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     None,
@@ -47,7 +47,7 @@ impl Full {
         }
     }
 
-    /// Tells what is new about `refused`, all refusals so far.
+    /// Logs the news about `refused`, the number of all refusals so far.
     pub(crate) fn look(&mut self, refused: u64) {
         match (self.news(refused, Instant::now()), self.what) {
             (News::None, _) => {}
@@ -63,7 +63,7 @@ impl Full {
                  limit or its retention"
             ),
             (News::Over, What::Disk) => {
-                tracing::info!("the disk has room again: nothing is refused any more");
+                tracing::info!("the disk has room again: the log accepts all messages again");
             }
             (News::Over, What::Streams) => {
                 tracing::info!("no producer is refused for a full stream any more");

@@ -41,7 +41,7 @@ impl Logs {
         own.map(|(_, log)| log)
     }
 
-    /// Commits everything, and lets another process have them.
+    /// Commits all records, and lets another process have the logs.
     pub(crate) fn release(&mut self) {
         for log in self.each() {
             log.replica = None;
@@ -57,7 +57,7 @@ impl Logs {
     }
 }
 
-/// The log, and where it is.
+/// An open log, and its directory.
 pub(crate) struct OpenLog {
     log: Arc<EmbeddedLog>,
     replica: Option<Replica>,
@@ -152,12 +152,12 @@ impl OpenLog {
         }
     }
 
-    /// Why it takes nothing for now, though its disk is not full.
+    /// Why the log accepts no records for now, though its disk is not full.
     pub(crate) fn blocked(&self) -> Option<String> {
         self.log.progress().blocked.map(|why| why.to_string())
     }
 
-    /// Whether it has stopped for good; logs that once.
+    /// Whether the log has stopped for good; logs that once.
     pub(crate) fn has_failed(&mut self) -> bool {
         let Some(failure) = self.log.progress().failure else {
             return false;
@@ -167,14 +167,14 @@ impl OpenLog {
             tracing::error!(
                 directory = %self.directory.display(),
                 %failure,
-                "the durable log has stopped for good: nothing is acknowledged any more. Check \
-                 the disk, then start the server again"
+                "the durable log has stopped for good: the server acknowledges no more messages. \
+                 Check the disk, then start the server again"
             );
         }
         true
     }
 
-    /// Has everything taken settled and closes it. After the loops have stopped.
+    /// Settles all taken records and closes the log. After the loops have stopped.
     ///
     /// # Errors
     /// The log had failed, or has now: the starter of the server has to know.
@@ -215,11 +215,11 @@ impl WatchedLog {
         }
         if progress.is_full {
             return Some(format!(
-                "the log in {shown} takes nothing: its disk is full"
+                "the log in {shown} accepts no messages: its disk is full"
             ));
         }
         let why = progress.blocked?;
-        Some(format!("the log in {shown} takes nothing: {why}"))
+        Some(format!("the log in {shown} accepts no messages: {why}"))
     }
 
     /// Adds how far it has come, and what it holds.
@@ -317,7 +317,7 @@ fn report(directory: &Path, recovery: &Recovery) {
     }
 }
 
-/// Whether another process has it open.
+/// Whether another process has the log open.
 fn is_held(error: &OpenError) -> bool {
     use io::ErrorKind::{ResourceBusy, WouldBlock};
     matches!(error, OpenError::Io { source, .. } if matches!(source.kind(), WouldBlock | ResourceBusy))
@@ -333,6 +333,9 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 "; it is no directory: choose one with --data DIR"
             }
+            io::ErrorKind::NotFound => {
+                "; it cannot be made there: choose another directory with --data DIR"
+            }
             _ => "",
         },
         _ => "",
@@ -345,7 +348,7 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Failure {
     };
     let message = format!("cannot open the log in {directory}: {why}{advice}");
     match error {
-        // No other start finds it whole.
+        // No other start finds the log whole.
         OpenError::Damaged { .. } | OpenError::Later { .. } | OpenError::Kind { .. } => {
             Failure::wrong(message)
         }

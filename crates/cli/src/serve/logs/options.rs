@@ -180,7 +180,7 @@ pub(crate) enum VerifyName {
 }
 
 impl LogOptions {
-    /// What a flag of this name needs to have an effect.
+    /// The condition under which a flag of this name has an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
         match flag {
             // The flag says where there is to be one.

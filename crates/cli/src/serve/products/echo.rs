@@ -24,7 +24,7 @@ static DROPS: Service = Service::new(
     }],
 );
 
-/// Sends back what it gets.
+/// The echo service, which sends back the bytes that it receives.
 pub(super) static ECHO: Entry = Entry::of::<EchoOptions>(&SENDS_BACK, "Echo");
 /// Receives and drops.
 pub(super) static DISCARD: Entry = Entry::of::<DiscardOptions>(&DROPS, "Discard");

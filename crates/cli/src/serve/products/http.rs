@@ -82,7 +82,8 @@ struct HttpOptions {
 const FOR_EVER: Duration = Duration::from_secs(1 << 32);
 
 impl HttpOptions {
-    /// What the service is given. `whole_request` is how long a head may take, and a body.
+    /// The settings that the HTTP service gets. `whole_request` is how long a head may take, and a
+    /// body.
     fn settings(&self, whole_request: Option<Span>) -> Result<HttpSettings, Failure> {
         let mut own = HttpSettings::default();
         let bytes = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);

@@ -18,7 +18,7 @@ static ALL: &[&Entry] = &[
     &echo::DISCARD,
 ];
 
-/// Tells the frame of them.
+/// Lists the products for the frame.
 pub(crate) fn install() {
     product::install(ALL);
 }

@@ -7,7 +7,7 @@ use crate::serve::handover::inherit::Inherited;
 /// How often a warning says that a successor which holds a log keeps all clients waiting.
 pub(crate) const SAID: Duration = Duration::from_secs(60);
 
-/// How it has ended.
+/// How a server has ended.
 pub(crate) enum End {
     Over,
     /// The successor has not come to serve: these are its listeners, with the clients that wait

@@ -20,7 +20,7 @@ use crate::serve::running::life::Life;
 use crate::serve::running::manager::Manager;
 use crate::serve::running::services::Services;
 
-/// How often it is told how far it has come.
+/// How often the progress of a stop is logged.
 const SHOW: Duration = Duration::from_secs(1);
 /// How long a successor waits until the loops have stopped accepting. The loops need moments, unless they are stuck.
 const LET_GO: Duration = Duration::from_secs(6);
@@ -32,7 +32,7 @@ const UNSERVED: Duration = Duration::from_secs(2);
 const STUCK: Duration = Duration::from_secs(30);
 /// How long a successor may have done nothing with the logs that it was given: it opens them at once.
 const UNTOUCHED: Duration = Duration::from_secs(10);
-/// How often it is looked whether a log is in use.
+/// How often the thread checks whether a log is in use.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long the successor may have no room for connections of which nothing was read once the loops have ended: as long as it
 /// waits for its own loops to have some.
@@ -64,7 +64,7 @@ pub(crate) struct Ending<'a> {
     anew: Option<Inherited>,
 }
 
-/// What becomes of the listeners.
+/// Whether a successor takes the listeners over.
 enum Successor {
     /// The listeners are closed, or a successor serves there.
     Settled,
@@ -78,12 +78,12 @@ enum Successor {
 /// The start of a successor, from when the logs were free for it.
 struct Start {
     began: Instant,
-    /// When it was last said that it takes long.
+    /// When a log line last said that the stop takes long.
     said: Option<Instant>,
 }
 
 impl<'a> Ending<'a> {
-    /// Nothing is accepted any more.
+    /// The server accepts no more connections.
     pub(crate) fn begin(life: Life<'a>, why: Why, handing: &mut Handing) -> Ending<'a> {
         let deadline = life.plan.stop_deadline.0;
         let kept = match why {
@@ -167,7 +167,7 @@ impl<'a> Ending<'a> {
         }
     }
 
-    /// Until it is over.
+    /// Runs until the stop is over.
     pub(crate) fn run(
         mut self,
         events: &mut Events,
@@ -189,7 +189,7 @@ impl<'a> Ending<'a> {
             }
             self.show(over);
             if self.has_nobody_started(handing) {
-                handing.pass_over("it has not opened the logs that were released to it");
+                handing.pass_over("the successor has not opened the logs that were released to it");
                 let before = std::mem::replace(&mut self.successor, Successor::Settled);
                 if let Successor::Starts(kept, _) = before {
                     return self.go_back(kept.sharing());
@@ -281,8 +281,8 @@ impl<'a> Ending<'a> {
     }
 
     /// Whether the successor hangs and holds none of the logs, so that this server can open them
-    /// again. A successor that holds a log may be reading it, which can take long. If it hangs, an
-    /// operator has to end it, because two processes must not write one log.
+    /// again. A successor that holds a log may be reading it, which can take long. If the successor
+    /// hangs, an operator has to end its process, because two processes must not write one log.
     fn has_nobody_started(&mut self, handing: &Handing) -> bool {
         let Successor::Starts(_, start) = &mut self.successor else {
             return false;
@@ -300,8 +300,8 @@ impl<'a> Ending<'a> {
                 pid = handing.pid(),
                 log = %log.display(),
                 seconds = start.began.elapsed().as_secs(),
-                "the successor holds the log and does not serve yet: new connections wait. If it hangs, end it, and \
-                 this server goes on"
+                "the successor holds the log and does not serve yet: new connections wait. If \
+                 the successor hangs, end its process, and this server goes on"
             );
         }
         false
@@ -327,7 +327,7 @@ impl<'a> Ending<'a> {
     fn give_up(mut self) -> Result<End, Failure> {
         let progress = self.drain.progress();
         self.passing.end();
-        // To drop any of it may be to wait for a thread that waits for a loop.
+        // Dropping any part of the value may mean to wait for a thread that waits for a loop.
         std::mem::forget(self);
         Err(Failure::wrong(format!(
             "the loops have not ended ({progress}): a callback does not return, for example an \

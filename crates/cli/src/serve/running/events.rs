@@ -1,4 +1,4 @@
-//! What the main thread of a server waits for.
+//! The events for which the main thread of a server waits.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -99,7 +99,7 @@ impl Events {
             Ok(_) => !fds[at].revents().is_empty(),
             // The caller waits again.
             Err(Errno::INTR) => false,
-            // Polling failed: the own descriptors are looked at all the same.
+            // Polling failed: the thread looks at its own descriptors all the same.
             Err(_) => true,
         };
         let [loops, control, successor] = at.map(|at| at.is_some_and(ready));

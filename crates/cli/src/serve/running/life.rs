@@ -61,8 +61,8 @@ pub(crate) struct Life<'a> {
 pub(crate) enum Origin {
     /// The server was started, and no other served here.
     Start,
-    /// Another one is to make way for it. Clients that connect meanwhile wait, and are told
-    /// nothing.
+    /// This server is to make way for a successor. Clients that connect meanwhile wait, and are
+    /// told nothing.
     Takeover,
     /// A takeover of this one has failed. New clients wait as for a takeover.
     Return,
@@ -103,8 +103,8 @@ impl<'a> Life<'a> {
                 tracing::warn!(
                     log = %log.display(),
                     "a successor that did not take over still holds the log: new connections \
-                     wait. If it hangs, end it, and this server goes on; a signal ends this \
-                     server"
+                     wait. If the successor hangs, end its process, and this server goes on; a \
+                     signal ends this server"
                 );
             }
             std::thread::sleep(HELD);
@@ -171,7 +171,7 @@ impl<'a> Life<'a> {
         Ok(life)
     }
 
-    /// Builds what is kept in a log, while clients are told so.
+    /// Builds the state of all products from their logs, while clients are told to wait.
     fn recover(&mut self, events: &mut Events) -> Result<(), Failure> {
         let endpoints = self.plan.endpoints.iter();
         let at = endpoints.zip(self.running.addrs());
@@ -198,7 +198,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Says on stdout where it listens, once all clients are served.
+    /// Prints the listening addresses on stdout, once all clients are served.
     pub(crate) fn announce(&self) -> io::Result<()> {
         if self.was_cut_short {
             return Ok(());
@@ -232,7 +232,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Gives up a start: what was inherited stays with its owner.
+    /// Gives up a start: inherited listeners stay with their owner.
     pub(crate) fn abandon(self) {
         self.running.hand_over(Duration::ZERO).wait();
         if let Some(admin) = self.admin {
@@ -309,7 +309,7 @@ impl<'a> Life<'a> {
             if heard.upgrade {
                 handing.upgrade();
             }
-            // The present successor first: it may have gone, and made way for the next.
+            // The present successor first: it may have gone, and so made way for the next.
             let wants = handing.hear();
             if heard.control {
                 handing.accept(None);
@@ -366,8 +366,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// What a successor would leave behind that serves without having asked for the logs, as a reason to refuse it. A
-    /// successor of version 0.3.0 or later finds that out by itself and ends.
+    /// The data that a successor would leave behind if it serves without having asked for the logs, as a reason to
+    /// refuse the successor. A successor of version 0.3.0 or later finds that out by itself and ends.
     fn left_behind(&self) -> Option<String> {
         let logs = self.plan.log_directories();
         (!logs.is_empty()).then(|| takeover::leaves_behind(&logs, &self.plan.store_directories()))
@@ -383,7 +383,8 @@ impl<'a> Life<'a> {
         self.show_halts();
     }
 
-    /// What SIGHUP asks for. A mistake in the files must not end a server that serves.
+    /// Does the work of SIGHUP: reads secrets, certificates and settings again. A mistake in the
+    /// files must not end a server that serves.
     fn reload(&self) {
         self.manager.reloading();
         match self.fronts.reload() {
@@ -464,7 +465,7 @@ fn prepare(
         .turn_send(settings.turn_send)
         .turn_receive(settings.turn_receive)
         .direct_descriptors(settings.direct_descriptors)
-        // The filter of what is logged decides.
+        // The filter of log lines decides.
         .log_connections(true);
     if let Some(bytes) = settings.memory {
         builder.memory(bytes);

@@ -15,7 +15,7 @@ use tidewire_handover::Handed;
 
 use crate::exit::Failure;
 
-/// How often it is asked for more time while the server recovers, and how much.
+/// How often the service manager is asked for more time while the server recovers, and how much.
 const EXTEND_EVERY: Duration = Duration::from_secs(10);
 const EXTEND_BY: Duration = Duration::from_secs(30);
 
@@ -57,7 +57,8 @@ impl Manager {
         tell(&[NotifyState::Ready, NotifyState::Status("serving")]);
     }
 
-    /// Files are read again, until it is [ready](Manager::ready).
+    /// Tells the service manager that files are read again, until the server is
+    /// [ready](Manager::ready).
     pub(crate) fn reloading(&self) {
         let now = NotifyState::monotonic_usec_now();
         match now {

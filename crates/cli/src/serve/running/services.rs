@@ -19,7 +19,7 @@ use crate::serve::settings::frame::Settings;
 pub(crate) struct Services(Vec<(&'static Service, Box<dyn Serving>)>);
 
 impl Services {
-    /// Adds what is to listen, in the order of the endpoints. The logs are there that are needed.
+    /// Adds the listeners, in the order of the endpoints. The logs are there that are needed.
     pub(crate) fn add(
         builder: &mut Builder,
         plan: &Plan,
@@ -34,7 +34,7 @@ impl Services {
             logs,
             doors: Vec::new(),
         };
-        // One service for all its addresses, so that its limits count the connections of all of
+        // One service has all its addresses, so that its limits count the connections of all of
         // them.
         let mut all: Vec<(&'static Service, Box<dyn Serving>)> = Vec::new();
         for Endpoint { kind, .. } in &plan.endpoints {
@@ -58,8 +58,8 @@ impl Services {
         self.0.iter().map(|(_, serving)| &**serving)
     }
 
-    /// Builds what is kept in logs before it is served. Whether that was done: `goes_on` is asked meanwhile whether it is to
-    /// be.
+    /// Builds the state of services from their logs, before they are served. Whether that was done: `goes_on` is asked
+    /// meanwhile whether it is to be.
     pub(crate) fn recover(
         &self,
         plan: &Plan,
@@ -97,7 +97,7 @@ impl Services {
         self.each().for_each(Serving::stop_following);
     }
 
-    /// Tells services that need to know where they listen.
+    /// Tells services their addresses, if they need to know them.
     pub(crate) fn listening(&self, endpoints: &[Endpoint], addrs: &[tidewire::Endpoint]) {
         for (endpoint, addr) in endpoints.iter().zip(addrs) {
             self.each()
@@ -126,12 +126,12 @@ impl Services {
         self.each().try_for_each(Serving::logs_closed)
     }
 
-    /// Whether any of them is to be looked at every second, logs or not.
+    /// Whether any service is to be looked at every second, with a log or without.
     pub(crate) fn are_watched(&self) -> bool {
         self.each().any(Serving::is_watched)
     }
 
-    /// Has them change what the settings of all products, read again, say now.
+    /// Applies the settings of all products, which were read again.
     pub(crate) fn reload(&self, again: &Products) {
         let guarded = |is| self.each().for_each(|serving| serving.log_is_guarded(is));
         for (service, serving) in &self.0 {
@@ -155,7 +155,8 @@ impl Services {
         self.each().find_map(Serving::failure)
     }
 
-    /// What a restart would lose, as a reason not to restart.
+    /// The data that a restart would lose, as a reason not to restart; `None` if a restart loses
+    /// nothing.
     pub(crate) fn forgets(&self) -> Option<String> {
         self.each().find_map(Serving::forgets)
     }

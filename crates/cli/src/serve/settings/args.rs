@@ -22,7 +22,7 @@ use crate::serve::settings::schema::variable;
 use crate::size::Size;
 use crate::span::Span;
 
-/// The secret of the admin listener; those of services are theirs.
+/// The secret of the admin listener; services have secrets of their own.
 pub(crate) const ADMIN_TOKEN: &str = "admin-token";
 
 /// The text below the options.

@@ -235,7 +235,7 @@ impl<'a> Reading<'a> {
     ) {
         match (key.read)(ValueDeserializer::from(value)) {
             Ok(value) => self.file.beside.push(Beside::Product(service, key, value)),
-            // The message would show it.
+            // The parser's message would show the secret.
             Err(_) if key.is_secret => self.wrong(at, format!("`{}`: a text is meant", key.name)),
             Err(e) => self.cannot_read(key.name, at, &e),
         }
@@ -246,7 +246,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The values as they would stand on a command line.
+/// The values of a setting as they would stand on a command line.
 fn texts(setting: &Setting, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
     match value {
         DeValue::Boolean(on) if setting.is_switch() => Ok(vec![on.to_string().into()]),

@@ -19,7 +19,7 @@ use crate::serve::settings::args::Options;
 use crate::size::Size;
 use crate::span::Span;
 
-/// What `serve` does.
+/// The settings of `serve`.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The settings as they were asked for. The fields below hold the completed and checked values
@@ -29,7 +29,7 @@ pub(crate) struct Settings {
     /// Listeners that the service manager has passed on.
     given: Vec<ListenAt>,
     pub(crate) admin_is_given: bool,
-    /// Where the control socket is, once it is open.
+    /// The path of the control socket, once it is open.
     pub(crate) control_path: Option<PathBuf>,
     /// The limit of open descriptors; `None` for no limit.
     pub(crate) descriptors: Option<u64>,

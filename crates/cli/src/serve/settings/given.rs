@@ -2,7 +2,8 @@
 
 use crate::serve::listeners::kind::Named;
 
-/// What a flag of the frame needs to have an effect. Which flag needs what is written beside the flags.
+/// The condition under which a flag of the frame has an effect. Which flag needs what is written beside
+/// the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// A service whose clients send messages.
@@ -25,7 +26,7 @@ pub(crate) enum Need {
 /// The given flags of features that may be absent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given {
-    /// With the tables that they stand in.
+    /// The given flags, with the tables in which they stand.
     pub(crate) flags: Vec<(String, Option<String>)>,
     /// Flags that name a service.
     pub(crate) scopes: Vec<(&'static str, Named)>,

@@ -1,6 +1,6 @@
-//! The settings of `serve`: its flags are the schema. The names of a setting in the configuration file and in the
-//! environment, its meaning, and whether it may be repeated follow from its flag. So a new flag is a new key and a new
-//! variable.
+//! The schema of the settings of `serve`, made from its flags. The names of a setting in the configuration file and in
+//! the environment, its meaning, and whether it may be repeated follow from its flag. So a new flag is a new key and a
+//! new variable.
 
 use std::ffi::OsString;
 
@@ -18,14 +18,14 @@ const NO_SETTINGS: [&str; 2] = ["config", "help"];
 /// Flags that make sense for one start of the server only.
 const OF_ONE_START: [&str; 2] = ["takeover", "takeover-forget"];
 
-/// What environment variables begin with.
+/// The prefix of the environment variables.
 const VARIABLES: &str = "TIDEWIRE_";
 
 /// All settings.
 pub(crate) struct Schema {
     command: Command,
     settings: Vec<Setting>,
-    /// What only a command line may say.
+    /// Settings that only a command line may have, because they are for one start.
     of_one_start: Vec<Setting>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Setting {
     arg: Arg,
 }
 
-/// A setting as it was given: what would have to stand on a command line.
+/// A setting as it was given, in the form of a command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) name: String,
@@ -186,12 +186,12 @@ impl Setting {
         })
     }
 
-    /// Whether it is there or not, without a value.
+    /// Whether the setting is a switch, without a value.
     pub(crate) fn is_switch(&self) -> bool {
         matches!(self.arg.get_action(), ArgAction::SetTrue)
     }
 
-    /// Whether it may have several values.
+    /// Whether the setting may have several values.
     pub(crate) fn repeats(&self) -> bool {
         matches!(self.arg.get_action(), ArgAction::Append)
     }
@@ -213,7 +213,7 @@ impl Setting {
         Some(value.to_string_lossy().into_owned()).filter(|_| !self.is_switch())
     }
 
-    /// The key for it in its table: its name, without that of the table.
+    /// The key of the setting in its table: its name, without the name of the table.
     pub(crate) fn key(&self) -> &str {
         let table = self.table.as_deref().unwrap_or_default();
         let own = self
@@ -223,7 +223,7 @@ impl Setting {
         own.unwrap_or(&self.name)
     }
 
-    /// Values of it as JSON: bytes and seconds are numbers.
+    /// Values of the setting as JSON: bytes and seconds are numbers.
     fn shown(&self, values: impl Iterator<Item = String>) -> Value {
         let shown = |text: String| match self.value_name() {
             "SIZE" => text
@@ -245,7 +245,7 @@ impl Setting {
         }
     }
 
-    /// What the help calls its value.
+    /// The name of the flag's value in the help.
     pub(crate) fn value_name(&self) -> &str {
         let names = self.arg.get_value_names();
         names
@@ -282,7 +282,7 @@ impl Setting {
     }
 }
 
-/// The variable of the environment for what is called so.
+/// The environment variable of a setting with this name.
 pub(crate) fn variable(name: &str) -> String {
     format!("{VARIABLES}{}", name.to_ascii_uppercase().replace('-', "_"))
 }

@@ -81,7 +81,8 @@ pub(crate) struct Args {
     given: Given,
 }
 
-/// What the command line says, and the file that it names. The file may be read again.
+/// The settings of the command line, and of the file that the command line names. The file may be
+/// read again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     flags: Vec<Said>,
@@ -144,7 +145,7 @@ impl FromArgMatches for Args {
 }
 
 impl Args {
-    /// What the flags, the environment and the file say together.
+    /// The settings of the flags, the environment and the file together.
     pub(crate) fn asked(self) -> Result<(Asked, Sources, Given), Failure> {
         let asked = self.sources.asked()?;
         Ok((asked, self.sources, self.given))
@@ -152,7 +153,7 @@ impl Args {
 }
 
 impl Sources {
-    /// All of them together. The file is read.
+    /// The settings of all sources together. The file is read.
     pub(crate) fn asked(&self) -> Result<Asked, Failure> {
         let schema = schema();
         let environment = environment(schema, |name| std::env::var_os(name));
@@ -210,7 +211,8 @@ fn are_together(one: &str, other: &str) -> bool {
     one == other || TOGETHER.iter().any(both) || secrets.next().is_some()
 }
 
-/// What the environment says. Where a setting may be said several times, blanks stand between its values.
+/// The settings of the environment. Where a setting may be said several times, blanks stand between its
+/// values.
 fn environment(
     schema: &Schema,
     get: impl Fn(&str) -> Option<OsString>,

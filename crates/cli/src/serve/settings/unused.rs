@@ -93,11 +93,11 @@ impl Plan {
             Need::Home => (
                 self.durable.replicate.is_some()
                     || self.all().any(|(_, product)| product.has_home()),
-                "nothing is replicated: see --replicate, and for keys --kv-replicate and --follow",
+                "no log is replicated: see --replicate, and for keys --kv-replicate and --follow",
             ),
             Need::Replicated => (
                 self.durable.replicate.is_some(),
-                "nothing is replicated: see --replicate",
+                "no log is replicated: see --replicate",
             ),
             Need::SyncedLog => (
                 self.awaits_syncs(),
@@ -108,7 +108,10 @@ impl Plan {
                     || self.admin_front.tls.is_some(),
                 "no listener speaks TLS: for a Unix socket write SERVICE=tls:unix:/PATH",
             ),
-            Need::Admin => (!self.admin.is_off(), "there is no admin listener"),
+            Need::Admin => (
+                !self.admin.is_off(),
+                "the server has no admin listener (see --admin)",
+            ),
             Need::Addresses => (
                 admission.counts_addresses() || limits(ListenerRules::counts_addresses),
                 "it needs --max-per-address or --accept-rate-per-address",

@@ -38,8 +38,8 @@ const REPLIES: usize = 256;
 
 /// Serves one dialect of the protocol; messages go to a [`Sink`].
 ///
-/// Use it with [`Classic::limits`]. Wrapped in an [`Arc`] it can be added to a builder and kept, to
-/// look at its counters.
+/// Serve it with the limits of [`Classic::limits`]. Wrapped in an [`Arc`] it can be added to a
+/// builder and kept, to look at its counters.
 pub struct ClassicService<S> {
     shared: Arc<Shared<S>>,
 }
@@ -66,7 +66,7 @@ impl<S: Sink> ClassicService<S> {
         }
     }
 
-    /// What happened so far, on all loops.
+    /// The counters of all loops, at this moment.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters::from(&self.shared.tally)
@@ -119,7 +119,8 @@ impl<S: Sink> Service for ClassicService<S> {
         if waiting.owed.is_empty() && waiting.crowded.is_empty() {
             return;
         }
-        // First armed, then looked: what is committed in between is not missed.
+        // The bell is armed first, and then the log is looked at: a commit in between is not
+        // missed.
         waiting.bell.arm();
         let progress = log.progress();
         let n = waiting
@@ -146,7 +147,7 @@ impl<S: Sink> Service for ClassicService<S> {
     }
 }
 
-/// What the connections of one loop share.
+/// The state that all connections of one loop share.
 pub struct ClassicLocal<S: Sink> {
     sink: S::Local,
     tally: LoopTally,
@@ -171,15 +172,15 @@ pub struct ClassicConn<S> {
     chunks: u32,
     /// `pending` would have been acknowledged if the output had not been full.
     overdue: bool,
-    /// What waits for the log, from the first time that something does.
+    /// The batches that wait for the log; `None` until the first batch waits.
     later: Option<Box<Later>>,
 }
 
-/// What to do with a batch that the log did not take.
+/// Whether to try a batch again that the log did not take.
 enum Again {
     /// Try again with fewer messages.
     Fewer,
-    /// Nothing now.
+    /// The batch is not to be tried again now.
     Not(Next),
 }
 
@@ -347,7 +348,8 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// What to wait for after the messages of a batch; `None` if there may be more messages.
+    /// What the connection waits for after the messages of a batch; `None` if the input may have
+    /// more messages.
     fn proceed(&mut self, then: Then, cx: &mut Cx<'_, Self>) -> Option<Next> {
         if self.is_full() {
             return Some(self.pause(Pause::Limit, cx));
@@ -399,7 +401,7 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// Acknowledges what is pending.
+    /// Acknowledges the messages whose acknowledgement is pending.
     fn flush(&mut self, cx: &mut Cx<'_, Self>) {
         self.overdue = false;
         self.chunks = 0;
@@ -418,7 +420,7 @@ impl<S: Sink> ClassicConn<S> {
         self.end(Ending::Finish, cx);
     }
 
-    /// Ends the connection, once what it is owed is committed and acknowledged.
+    /// Ends the connection, once its pending messages are committed and acknowledged.
     fn end(&mut self, how: Ending, cx: &mut Cx<'_, Self>) {
         if S::LATER && self.owes() {
             if let Some(later) = &mut self.later {

@@ -11,7 +11,7 @@ use crate::classic::policy::{AckPolicy, Classic};
 use crate::sink::{Accepted, Sink};
 
 impl<S: Sink> ClassicConn<S> {
-    /// What to do if the sink has not taken a batch.
+    /// How the connection goes on if the sink has not taken a batch.
     #[inline]
     pub(super) fn not_taken(&mut self, stored: Accepted, cx: &mut Cx<'_, Self>) -> Option<Again> {
         match stored {
@@ -81,7 +81,7 @@ impl<S: Sink> ClassicConn<S> {
         }
     }
 
-    /// Batches were committed: acknowledges them as the policy likes.
+    /// Batches were committed: acknowledges them according to the policy.
     pub(super) fn progressed(&mut self, cx: &mut Cx<'_, Self>) {
         // Once for all acknowledgements together.
         if let Some(later) = &mut self.later

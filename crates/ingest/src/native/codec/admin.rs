@@ -86,7 +86,7 @@ impl Wanted {
     }
 }
 
-/// What an administrator asks for.
+/// A request of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdminFrame<'a> {
     /// The streams behind this name, by their names; all of them behind the empty one.
@@ -127,7 +127,7 @@ pub enum AdminFrame<'a> {
     },
     /// A cursor is to go.
     DeleteCursor {
-        /// The name of its stream.
+        /// The name of the cursor's or reader's stream.
         stream: &'a str,
         /// Name of the cursor.
         cursor: &'a str,
@@ -186,7 +186,7 @@ impl<'a> AdminFrame<'a> {
     /// Reads the frame at the start of `bytes`.
     ///
     /// # Errors
-    /// [`Malformed`] says what is wrong with it.
+    /// A [`Malformed`] names the fault of the bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<Read<AdminFrame<'a>>, Malformed> {
         let (kind, body) = match whole(bytes)? {
             Read::Partial(needed) => return Ok(Read::Partial(needed)),
@@ -236,7 +236,7 @@ impl<'a> AdminFrame<'a> {
     }
 }
 
-/// A stream as an administrator sees it.
+/// The state of a stream, as an administrator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamFrame<'a> {
     /// The oldest position kept.
@@ -261,7 +261,7 @@ pub struct StreamFrame<'a> {
     pub cursors: u32,
     /// How many readers are connected.
     pub readers: u32,
-    /// The number of its compression.
+    /// The number of the stream's compression.
     pub compression: u8,
     /// Name of the stream.
     pub name: &'a str,
@@ -318,7 +318,7 @@ impl<'a> StreamFrame<'a> {
         })
     }
 
-    /// Bytes of its body.
+    /// Bytes of the frame's body.
     pub(super) fn len(&self) -> usize {
         8 * 8 + 4 * 4 + 1 + self.name.len() + self.pins.map_or(0, |_| 8)
     }
@@ -354,7 +354,7 @@ impl<'a> PlaceFrame<'a> {
         })
     }
 
-    /// Bytes of its body.
+    /// Bytes of the frame's body.
     pub(super) fn len(&self) -> usize {
         2 * 8 + 2 + self.cursor.len() + self.peer.len()
     }

@@ -27,7 +27,7 @@ pub struct TooLong {
 /// Cuts fields off the front of a body.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
-const SHORT: Malformed = Malformed("a body is too short for its fields");
+const SHORT: Malformed = Malformed("a frame is too short for its fields");
 
 impl<'a> Fields<'a> {
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {

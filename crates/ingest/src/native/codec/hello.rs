@@ -20,7 +20,7 @@ const ADOPT: u8 = 2;
 const FOLLOW: u8 = 1;
 const MAY_BE_ABSENT: u8 = 2;
 
-/// What an acknowledgement means.
+/// The level of an acknowledgement: what the acknowledged message survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Handed to the bounded queue of the log, not yet written.
@@ -97,7 +97,7 @@ pub enum Begin {
     Cursor,
 }
 
-/// What an administrator asks for.
+/// A request of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Administer<'a> {
     /// A secret, where the server asks for one.
@@ -168,11 +168,11 @@ impl<'a> Hello<'a> {
     /// soon as they are there.
     ///
     /// # Errors
-    /// [`Malformed`] says what is wrong with it.
+    /// A [`Malformed`] names the fault of the bytes.
     pub fn decode(bytes: &'a [u8]) -> Result<Read<Hello<'a>>, Malformed> {
         let magic = &bytes[..bytes.len().min(4)];
         if magic != &MAGIC[..magic.len()] {
-            return Err(Malformed("this is not the native protocol"));
+            return Err(Malformed("the bytes are not those of the native protocol"));
         }
         if bytes.get(4).is_some_and(|&version| version != VERSION) {
             return Err(Malformed("this server speaks only version 1"));
@@ -181,7 +181,7 @@ impl<'a> Hello<'a> {
             .get(5)
             .is_some_and(|kind| !(PRODUCE..=ADMINISTER).contains(kind))
         {
-            return Err(Malformed("no such kind of hello"));
+            return Err(Malformed("the hello is of an unknown kind"));
         }
         if bytes.len() < JUDGED {
             // The next byte alone may decide it, so the caller must not wait for more.
@@ -245,7 +245,11 @@ fn subscribe<'a>(fields: &mut Fields<'a>) -> Result<Subscribe<'a>, Malformed> {
         2 => Begin::Tail,
         3 => Begin::Timestamp(at),
         4 => Begin::Cursor,
-        _ => return Err(Malformed("no such place to begin")),
+        _ => {
+            return Err(Malformed(
+                "the reader's hello names an unknown place to begin",
+            ));
+        }
     };
     let subscribe = Subscribe {
         begin,

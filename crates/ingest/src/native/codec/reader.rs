@@ -44,7 +44,7 @@ impl ReaderFrame {
     /// Reads the frame at the start of `bytes`.
     ///
     /// # Errors
-    /// [`Malformed`] says what is wrong with it.
+    /// A [`Malformed`] names the fault of the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Read<ReaderFrame>, Malformed> {
         let (kind, body) = match whole(bytes)? {
             Read::Partial(needed) => return Ok(Read::Partial(needed)),

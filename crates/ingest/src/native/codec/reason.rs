@@ -63,7 +63,7 @@ reasons! {
     Fenced = 6, "fenced";
     /// The token is not known, or not for this stream.
     Unauthorised = 7, "unauthorised";
-    /// The log has stopped for good: what is unacknowledged may be lost.
+    /// The log has stopped for good: unacknowledged messages may be lost.
     LogFailed = 8, "log failed";
     /// The server is stopping: connect again.
     Stopping = 9, "stopping";
@@ -79,7 +79,7 @@ reasons! {
     NoStream = 14, "no such stream";
     /// The hello did not come in time.
     TooSlow = 15, "too slow";
-    /// The stream has its limit of bytes: try again later.
+    /// The stream is at its limit of bytes: try again later.
     StreamFull = 16, "stream full";
     /// There is a stream of this name already.
     Exists = 17, "exists";

@@ -35,8 +35,8 @@ pub enum ServerFrame<'a> {
         id: u64,
         /// Nothing new: a commit is still under way.
         keep_alive: bool,
-        /// What the server waits for, as a text for people; only in a keep-alive, and empty if there is
-        /// nothing to say. At most 255 bytes; a longer text is cut.
+        /// The reason why the server waits, as a text for people; only in a keep-alive, and empty if
+        /// there is none. At most 255 bytes; a longer text is cut.
         why: &'a str,
     },
     /// Something was refused.
@@ -59,7 +59,7 @@ pub enum ServerFrame<'a> {
     Stream(StreamFrame<'a>),
     /// To an administrator: a cursor or a reader of a stream.
     Place(PlaceFrame<'a>),
-    /// To an administrator: what was asked for is done, and durable.
+    /// To an administrator: the request is carried out, and durable.
     Done {
         /// The number of the answered request, counted from 1.
         id: u64,
@@ -70,7 +70,7 @@ pub enum ServerFrame<'a> {
     Unknown(u8),
 }
 
-/// What the server grants a producer.
+/// The server's answer to a producer's hello: the granted level and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The level of the acknowledgements.
@@ -125,17 +125,17 @@ pub struct ReaderWelcome {
 pub struct Batch<'a> {
     /// The position of the first.
     pub first: u64,
-    /// When they were received: microseconds since the Unix epoch.
+    /// The time at which the server received the messages: microseconds since the Unix epoch.
     pub timestamp_us: u64,
     /// How many there are.
     pub count: u32,
     /// Producer of the messages; empty for anonymous messages.
     pub producer: &'a str,
-    /// The messages with their headers, as [`parser`](super::parser) takes them.
+    /// The messages with their headers, in the form that [`parser`](super::parser) takes.
     pub messages: &'a [u8],
 }
 
-/// Bytes of a batch frame besides its messages.
+/// Bytes of a batch frame besides the messages.
 #[must_use]
 pub const fn batch_overhead(producer: &str) -> usize {
     FRAME_HEADER + 8 + 8 + 4 + 1 + producer.len()
@@ -251,7 +251,7 @@ impl<'a> ServerFrame<'a> {
     /// that later versions add at the end are skipped.
     ///
     /// # Errors
-    /// [`Malformed`] says what is wrong with it.
+    /// A [`Malformed`] names the fault of the bytes.
     pub fn decode(bytes: &'a [u8], body_max: usize) -> Result<Read<ServerFrame<'a>>, Malformed> {
         let Some(([kind, flags, _, _, len @ ..], rest)) = bytes.split_first_chunk::<FRAME_HEADER>()
         else {

@@ -19,7 +19,7 @@ const REPLICATING: &str =
 const COMMITTING: &str = "the server's log has not synced the messages yet";
 
 impl Producer {
-    /// A batch is committed, and all before it.
+    /// A batch is committed, and all batches before it.
     pub(in crate::native) fn committed(&mut self, owed: &Owed, cx: &mut Cx<'_, impl Native>) {
         if owed.sent.batches <= self.committed.batches {
             return;

@@ -24,7 +24,7 @@ impl Bound {
         self.guest.hold()
     }
 
-    /// Each tenure has producers of its own there.
+    /// The producer's name in the log: each tenure has producers of its own in the log.
     pub(super) fn name_in_log(&self) -> String {
         self.hold().tenure().name(&self.producer)
     }

@@ -42,7 +42,7 @@ impl Producer {
         matches!(self.ending, Ending::Refused { .. })
     }
 
-    /// Refuses for good, now, with what can be acknowledged.
+    /// Refuses the producer for good, after the acknowledgements that can be given now.
     pub(super) fn end(
         &mut self,
         id: u64,

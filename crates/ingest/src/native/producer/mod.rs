@@ -41,7 +41,7 @@ pub(super) struct Producer {
     level: Level,
     parser: Parser,
     ids: Ids,
-    /// The gap before its first id is to be adopted.
+    /// Whether the gap before the producer's first id is to be adopted.
     adopt: bool,
     window_messages: u64,
     window_bytes: u64,
@@ -55,7 +55,7 @@ pub(super) struct Producer {
     due: Option<u64>,
     /// `acked` could not be sent because the output was full.
     unsent: bool,
-    /// When it was last told something, or began to wait for it.
+    /// The time of the last frame to the producer, or of the beginning of its wait.
     told_at: Instant,
     /// Everything is dropped until this id comes again.
     refused: Option<u64>,
@@ -156,8 +156,8 @@ impl Producer {
         })
     }
 
-    /// Welcomes it, if all that was handed over for this producer before is committed. If that will
-    /// never be, it is refused. False: it has to wait, or has been refused.
+    /// Welcomes the producer, if all messages handed over for this producer before are committed.
+    /// If that will never be, it is refused. False: it has to wait, or has been refused.
     pub(super) fn settle(
         &mut self,
         progress: &Progress,
@@ -179,7 +179,7 @@ impl Producer {
             cx.link.pause();
             return false;
         }
-        // The welcome acknowledges the ids that it names.
+        // The welcome acknowledges the ids up to the one that it names.
         let home = match &self.bound {
             Some(bound) => bound.hold().replicated(),
             None => progress.replicated,

@@ -13,7 +13,7 @@ use crate::native::local::Owed;
 use crate::native::reply::reason_of;
 use crate::native::shared::Shared;
 
-/// What became of a batch.
+/// How a batch ended.
 pub(super) enum Put {
     Taken,
     /// The log has no room for the messages now.
@@ -66,7 +66,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Hands over new messages, `bytes`, and consumes them.
+    /// Hands the new messages in `bytes` to the log, and consumes them.
     pub(super) fn put_all(
         &mut self,
         run: Run,

@@ -79,7 +79,7 @@ impl Producer {
         Some(self.proceed(batch.then(), input, cx))
     }
 
-    /// What to wait for after the messages of a batch.
+    /// What the connection waits for after the messages of a batch.
     pub(super) fn proceed(
         &mut self,
         then: Then,

@@ -20,7 +20,7 @@ struct Query<'x> {
     with_hash: bool,
     with_place: bool,
     any: bool,
-    /// Nothing, nearest first, or farthest first.
+    /// The order of the results: none, nearest first, or farthest first.
     down: Option<bool>,
     count: Option<usize>,
     into: Option<&'x [u8]>,
@@ -34,7 +34,7 @@ struct Found {
     distance: f64,
 }
 
-/// Reads a length and its unit: metres.
+/// Reads a length and its unit, and returns metres.
 fn metres(
     lengths: &[&[u8]],
     name: &[u8],
@@ -217,7 +217,7 @@ impl<'x> Query<'x> {
         found
     }
 
-    /// Looks for it, and answers or stores it.
+    /// Runs the search, and writes the result to the reply or to a key.
     fn run(&self, ctx: &mut Ctx<'_, '_>, key: &[u8]) -> Done {
         if self.any && self.count.is_none() {
             return Err(Error::new("ERR the ANY argument requires COUNT argument"));

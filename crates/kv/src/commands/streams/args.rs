@@ -113,7 +113,7 @@ pub(super) struct Trimming {
     pub(super) limit: u64,
 }
 
-/// What XADD is asked for.
+/// The arguments of XADD.
 #[derive(Debug)]
 pub(super) struct Added {
     pub(super) id: Adding,

@@ -12,11 +12,11 @@ use crate::types::{Entries, Group, Pending, Stream, StreamId};
 /// How entries are claimed.
 struct Claim {
     now_ms: u64,
-    /// Milliseconds since they were given, at least.
+    /// Entries are claimed that were last delivered at least so many milliseconds ago.
     idle_ms: i64,
-    /// When they count as given.
+    /// The time of delivery that claimed entries get.
     delivered_ms: u64,
-    /// How often they count as given, if that is said.
+    /// The number of deliveries that claimed entries get, if given.
     count: Option<u64>,
     /// Entries without an owner are claimed too.
     force: bool,
@@ -183,7 +183,7 @@ pub(super) fn xclaim(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 
 /// COUNT and JUSTID of XAUTOCLAIM.
 fn automatic(args: &[&[u8]]) -> Result<(i64, bool), Error> {
-    /// Largest count, so that it is no number without bounds ten times.
+    /// Largest count; ten times this count is still no number without bounds.
     const COUNT_MAX: i64 = i64::MAX / 16;
     let (mut count, mut only_ids, mut at) = (100, false, 0);
     while let Some(&option) = args.get(at) {

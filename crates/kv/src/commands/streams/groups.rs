@@ -90,7 +90,7 @@ impl Options {
     }
 }
 
-/// A subcommand with other arguments than it takes.
+/// The error for a subcommand with a wrong number of arguments.
 #[cold]
 pub(super) fn wrong(command: &str, args: &[&[u8]]) -> Error {
     subcommands::unknown(command, args[1], " or wrong number of arguments for")

@@ -110,7 +110,7 @@ pub(crate) fn shown(args: &[&[u8]]) -> Result<Option<usize>, Error> {
     }
 }
 
-/// What both forms of XINFO STREAM begin with.
+/// The numbers with which both forms of XINFO STREAM begin.
 pub(crate) struct Numbers {
     pub(crate) length: u64,
     pub(crate) blocks: u64,
@@ -135,7 +135,7 @@ impl Numbers {
     /// Writes seven pairs.
     pub(crate) fn write(&self, reply: &mut Reply) {
         number(reply, "length", self.length as i64);
-        // Redis has its blocks in a tree, of which there is one node more than blocks at least.
+        // Redis has a stream's blocks in a tree, which has at least one node more than blocks.
         number(reply, "radix-tree-keys", self.blocks as i64);
         number(reply, "radix-tree-nodes", self.blocks as i64 + 1);
         named(reply, "last-generated-id", |r| write_id(r, self.last));

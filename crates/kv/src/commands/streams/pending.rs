@@ -12,7 +12,7 @@ struct Shown<'x> {
     from: StreamId,
     to: StreamId,
     count: usize,
-    /// Milliseconds since they were given, at least.
+    /// Entries are listed that were last delivered at least so many milliseconds ago.
     idle_ms: i64,
     consumer: Option<&'x [u8]>,
 }

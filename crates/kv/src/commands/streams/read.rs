@@ -17,7 +17,7 @@ pub(crate) struct Asked<'a, 'x> {
     pub(crate) ids: &'a [&'x [u8]],
     /// Where these are among the arguments.
     ids_at: usize,
-    /// Where BLOCK is, and its milliseconds; 0 for ever.
+    /// The place of BLOCK among the arguments, and its milliseconds; 0 waits for ever.
     pub(crate) block: Option<(usize, i64)>,
     /// 0 for all.
     pub(crate) count: usize,
@@ -91,8 +91,8 @@ impl<'a, 'x> Asked<'a, 'x> {
         })
     }
 
-    /// Has the command wait, if it was asked to; else there is nothing. `instead` are the ids that it goes on
-    /// from.
+    /// Has the command wait, if it was asked to; else there is nothing. `instead` are the ids from which the
+    /// command goes on after the wait.
     fn wait(&self, ctx: &mut Ctx<'_, '_>, args: &[&[u8]], instead: &[StreamId]) {
         let Some((_, ms)) = self.block else {
             ctx.reply.null_array();
@@ -185,7 +185,7 @@ pub(super) fn xread(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 enum Wanted {
     /// Entries that were not delivered yet.
     New,
-    /// What this consumer was given and has not acknowledged, behind an id.
+    /// The entries after an id that this consumer was given and has not acknowledged.
     Own(StreamId),
 }
 

@@ -120,7 +120,7 @@ pub(super) fn combine(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
     Ok(())
 }
 
-/// A score with its weight; nothing times infinity is nothing.
+/// A score times its weight; zero times infinity is zero.
 fn weighted(score: f64, weight: f64) -> f64 {
     let product = score * weight;
     if product.is_nan() { 0.0 } else { product }

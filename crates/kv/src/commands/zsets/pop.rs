@@ -6,7 +6,7 @@ use super::super::{Ctx, Done, Error};
 use crate::store::{Kind, Nothing, events};
 use crate::types::{Scored, ZSet};
 
-/// Members that are in their set no more, with their scores.
+/// Members that were removed from their set, with their scores.
 type Taken = Vec<(f64, Vec<u8>)>;
 
 /// Takes up to `most` members; `None` if the set does not exist.

@@ -47,7 +47,7 @@ impl<'a> Lex<'a> {
     }
 }
 
-/// What members are meant.
+/// The range of members that a command names.
 enum Span<'a> {
     Ranks(i64, i64),
     Scores(Bound<f64>, Bound<f64>),
@@ -98,7 +98,7 @@ struct Asked<'a> {
     with_scores: bool,
 }
 
-/// What the name of the command says about the range.
+/// The part of the range that the name of the command fixes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -115,7 +115,7 @@ impl<'a> Asked<'a> {
             () if name.ends_with("bylex") => By::Lex,
             () => By::Rank,
         };
-        // What an option has said is not said again.
+        // An option about a choice that the name or an earlier option has made is a syntax error.
         let (mut open_by, mut open_down) = (general, general);
         let mut down = name.starts_with("zrev");
         let (mut limit, mut with_scores) = (None, false);

@@ -11,7 +11,7 @@ use super::load::positions;
 const PIECE: usize = 1 << 20;
 
 /// Copies the newest snapshot, if there is one, checks every block of the copy, and makes it durable, but
-/// not its name. The position it is of, and its bytes. Files without a snapshot are left alone.
+/// not its name. Returns the snapshot's position, and its bytes. Files without a snapshot are left alone.
 ///
 /// # Errors
 /// The system's error; `InvalidData` for a snapshot that is not whole; `NotFound` if the snapshot was
@@ -67,6 +67,6 @@ fn check<F: DiskFile>(file: &F, size: u64) -> io::Result<()> {
     if ended && at == size {
         return Ok(());
     }
-    let text = format!("at byte {at}: there is no end, or more behind it");
+    let text = format!("at byte {at}: the snapshot has no end, or bytes behind its end");
     Err(io::Error::new(io::ErrorKind::InvalidData, text))
 }

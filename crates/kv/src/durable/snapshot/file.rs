@@ -8,8 +8,8 @@ use super::format::{BLOCK_HEAD, BLOCK_MAX, BlockHead, HEADER, Header, PART, Tota
 
 /// Bytes of items that are one block, about.
 const BLOCK: usize = 256 << 10;
-/// Bytes after which they are synced, so that the last sync has little left, and syncs of the log
-/// in between wait for no more than that.
+/// Bytes after which the file is synced, so that the last sync has little left, and syncs of the
+/// log in between wait for no more than that.
 const SYNC: u64 = 8 << 20;
 /// Bytes by which the room that is reserved grows when it was too little.
 const GROW: u64 = 16 << 20;
@@ -78,7 +78,7 @@ impl<F: DiskFile> SnapshotFile<F> {
         self.offset
     }
 
-    /// Sees to it that there is room up to an offset.
+    /// Reserves space of the file up to an offset.
     fn room(&mut self, end: u64) -> io::Result<()> {
         if end <= self.reserved {
             return Ok(());
@@ -136,7 +136,7 @@ impl<F: DiskFile> SnapshotFile<F> {
         Ok(())
     }
 
-    /// Writes the end, and makes all of it durable. The name still does not count.
+    /// Writes the end, and makes the whole file durable. The name still does not count.
     pub(super) fn finish(&mut self, keys: u64) -> io::Result<()> {
         self.write_items()?;
         let bytes = self.bytes;

@@ -20,7 +20,7 @@ const END: u32 = 2;
 /// The name under which a snapshot is written.
 pub(crate) const PART: &str = "snapshot.part";
 const PREFIX: &str = "snapshot-";
-/// What the name of a snapshot ends with while it is [given anew](super::keeper::Keeper::new).
+/// The end of a snapshot's name while the snapshot is [given anew](super::keeper::Keeper::new).
 const MOVED: &str = ".moved";
 
 /// The name of the file of the snapshot of what is below a position of the log.
@@ -41,19 +41,19 @@ pub(super) fn moved(position: u64) -> String {
     name(position) + MOVED
 }
 
-/// The position that such a name says.
+/// The position in the name of a file that was moved.
 pub(super) fn position_of_moved(name: &str) -> Option<u64> {
     name.strip_suffix(MOVED).and_then(position_of)
 }
 
-/// The first part of a snapshot, which describes it.
+/// The header of a snapshot, which describes the snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The random number of the log that goes on behind it.
     pub log: u64,
     /// The first record of that log that is not in it.
     pub position: u64,
-    /// When it was begun: milliseconds since 1970.
+    /// The time at which the snapshot was begun: milliseconds since 1970.
     pub began_ms: u64,
     /// One more than the highest number of a database that had keys.
     pub databases: u16,
@@ -106,7 +106,7 @@ fn checksum(header: &[u8; HEADER]) -> u32 {
     crc32c::crc32c(header)
 }
 
-/// What the last block says.
+/// The totals in the last block of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// Keys.
@@ -199,12 +199,12 @@ impl BlockHead {
     }
 }
 
-/// What is wrong in a file: the offset, the expected and the found value.
+/// A fault in a file: the offset, the expected and the found value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Bytes from its beginning.
+    /// Bytes from the beginning of the file.
     pub offset: u64,
-    /// What should be there.
+    /// The expected value, in words.
     pub expected: String,
     /// The value that was found.
     pub found: String,

@@ -31,7 +31,7 @@ const BORROWS: Duration = Duration::from_millis(10);
 const BORROWS_MAX: Duration = Duration::from_secs(1);
 /// Between two lines about a disk that is full.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
-/// How often it is looked whether the log has done what was asked for, if no signal says so.
+/// How often the keeper checks whether the log has carried out a request, if no signal says so.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Makes the snapshots of a store.
@@ -67,11 +67,11 @@ impl<D: Disk> fmt::Debug for Keeper<D> {
     }
 }
 
-/// A snapshot from its beginning.
+/// A snapshot that is being written.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     position: u64,
-    /// Ticket of the last unit that is in it.
+    /// Ticket of the last unit in the snapshot.
     ticket: u64,
     /// Units of the log that it stands for, and their bytes.
     units: u64,
@@ -112,7 +112,7 @@ enum State<D: Disk> {
     },
 }
 
-/// What was attempted, and why that failed.
+/// An attempt that failed, and why.
 struct Failed(String);
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Failed {
@@ -259,7 +259,7 @@ impl<D: Disk> Keeper<D> {
         };
         let likely = u128::from(size) * u128::from(now) / u128::from(then.max(1));
         let likely = u64::try_from(likely).unwrap_or(u64::MAX);
-        // A little more: it is no bound.
+        // The estimate is raised a little, because it is no bound.
         expected.min(likely.saturating_add(likely / 16 + (64 << 10)))
     }
 
@@ -289,7 +289,7 @@ impl<D: Disk> Keeper<D> {
         }
     }
 
-    /// Has the log hold again what it has lent.
+    /// Has the log reserve the bytes again that it has lent.
     fn give_back(&mut self, now: Duration) {
         if self.lent_at.take().is_some() {
             self.owed_until = now + BORROWS_MAX;
@@ -316,7 +316,7 @@ impl<D: Disk> Keeper<D> {
         );
     }
 
-    /// Why there is no snapshot: what it needs, and what there is.
+    /// Why a snapshot has no room: the bytes that it needs, and the free bytes.
     fn no_room(&self, expected: u64) -> Failed {
         let free = self.log.disk().free();
         let free = free.map_or_else(|| "too little is".to_owned(), |n| format!("{n} are"));
@@ -370,7 +370,7 @@ impl<D: Disk> Keeper<D> {
             self.told_full = None;
         }
         self.told.set_relief(match due {
-            // Removals wait for what is about to be held for them again.
+            // Removals wait for the space that is about to be reserved for them again.
             Due::Hopeless if self.log.is_reserve_owed() && now.monotonic < self.owed_until => {
                 Relief::Open
             }
@@ -404,7 +404,7 @@ impl<D: Disk> Keeper<D> {
         Step::Worked
     }
 
-    /// Makes room first, so that nothing is disturbed when there is none.
+    /// Makes room first, so that a lack of space disturbs nothing.
     fn begin(&mut self, now: Now) -> Result<State<D>, Failed> {
         if self.kv_log.has_failed() {
             return Err(Failed("the log has failed".into()));
@@ -480,7 +480,7 @@ impl<D: Disk> Keeper<D> {
         now: Now,
     ) -> Step {
         if self.told.waits() > self.waits {
-            // Changes wait for it by now.
+            // Changes wait for the relief by now.
             self.told.set_relief(Relief::Coming);
         }
         let mut more = true;
@@ -542,8 +542,9 @@ impl<D: Disk> Keeper<D> {
         if progress.failure.is_some() || self.kv_log.has_failed() {
             self.told.awaits_log.store(false, Relaxed);
             self.discard();
-            let why =
-                Failed("the log has failed, so what is in memory may not be what counts".into());
+            let why = Failed(
+                "the log has failed, so the memory may hold changes that were not committed".into(),
+            );
             self.end(begun.at, now, Err(why));
             return Step::Worked;
         }
@@ -571,7 +572,7 @@ impl<D: Disk> Keeper<D> {
         Step::Worked
     }
 
-    /// Gives it the name that counts.
+    /// Renames the finished snapshot, so that it counts.
     fn count(&self, begun: Begun) -> Result<(), Failed> {
         let disk = self.log.disk();
         if let Err(error) = disk.rename(PART, &name(begun.position)) {
@@ -586,9 +587,9 @@ impl<D: Disk> Keeper<D> {
         Ok(())
     }
 
-    /// Makes the name of the found snapshot durable, by renaming the file. The process that named
-    /// it may have been killed before the directory was synced, or the sync has failed; a later
-    /// sync would not report that.
+    /// Makes the name of the found snapshot durable, by renaming the file. The process that gave
+    /// the snapshot its name may have been killed before the directory was synced, or the sync has
+    /// failed; a later sync would not report that.
     fn name_anew(&self, position: u64) -> Result<(), Failed> {
         if self
             .kv_log
@@ -600,7 +601,7 @@ impl<D: Disk> Keeper<D> {
         let (disk, name, moved) = (self.log.disk(), name(position), moved(position));
         disk.rename(&name, &moved)
             .and_then(|()| disk.rename(&moved, &name))
-            .map_err(failed("giving the snapshot its name anew"))?;
+            .map_err(failed("giving the snapshot its name again"))?;
         self.sync_names()
     }
 
@@ -658,7 +659,7 @@ impl<D: Disk> Keeper<D> {
                     } else {
                         AGAIN
                     };
-                tracing::error!(%why, "the snapshot has failed; the log goes on, and nothing is lost");
+                tracing::error!(%why, "the snapshot has failed; the log goes on, and no change is lost");
             }
         }
         let result = result.map_err(|Failed(why)| why.into());

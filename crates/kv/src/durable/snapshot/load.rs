@@ -26,9 +26,9 @@ const PIECE: usize = 1 << 20;
 /// A snapshot that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What the snapshot says about itself.
+    /// The header of the snapshot.
     pub header: Header,
-    /// Keys that were in it.
+    /// Keys in the snapshot.
     pub keys: u64,
     /// Bytes of the file.
     pub size: u64,
@@ -37,7 +37,7 @@ pub struct Found {
 /// Why a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The system could not read it.
+    /// The operating system could not read the snapshot.
     #[error("{file}: {source}")]
     Io {
         /// Which.
@@ -45,34 +45,36 @@ pub enum SnapshotError {
         /// Why.
         source: io::Error,
     },
-    /// The snapshot is not what was written.
+    /// The bytes of the snapshot differ from the bytes that were written.
     #[error("{file}: {wrong}. {instead}")]
     Damaged {
         /// Which.
         file: String,
         /// Where, and what.
         wrong: Wrong,
-        /// What a start can use instead of this snapshot.
+        /// The data that a start can use instead of this snapshot.
         instead: Instead,
     },
     /// The snapshot belongs to another log.
-    #[error("{file}: it is of the log {found:016x}, and this is {expected:016x}")]
+    #[error(
+        "{file}: the snapshot belongs to the log {found:016x}, and this is the log {expected:016x}"
+    )]
     Foreign {
         /// Which.
         file: String,
         /// The number of the log here.
         expected: u64,
-        /// The number that it says.
+        /// The number of the log in the snapshot.
         found: u64,
     },
     /// The snapshot has more databases than there are.
-    #[error("{file}: it is of {found} databases, and there are {expected} now")]
+    #[error("{file}: the snapshot has {found} databases, and the server has {expected} now")]
     Databases {
         /// Which.
         file: String,
         /// How many there are.
         expected: u16,
-        /// How many it was made with.
+        /// The number of databases with which the snapshot was made.
         found: u16,
     },
     /// The progress callback stopped the load.
@@ -80,8 +82,8 @@ pub enum SnapshotError {
     Stopped,
 }
 
-/// What a start can use instead of a damaged snapshot. The choice is the operator's: a file that is
-/// missing for a moment is no reason to drop its keys.
+/// The data that a start can use instead of a damaged snapshot. The choice is the operator's: a
+/// file that is missing for a moment is no reason to drop its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Instead {
     /// An older one, from which the log goes on.
@@ -103,7 +105,7 @@ impl fmt::Display for Instead {
                 "The log still begins with the first change of all: to start from the log alone, move the damaged file away",
             ),
             Instead::Nothing => f.write_str(
-                "Nothing was changed; a copy that `tidewire log backup` made can be restored",
+                "No file was changed; a copy that `tidewire log backup` made can be restored",
             ),
         }
     }
@@ -120,7 +122,7 @@ pub(crate) fn positions<D: Disk>(disk: &D) -> io::Result<Vec<u64>> {
 /// Whether there is any snapshot in a directory.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub fn is_there<D: Disk>(disk: &D) -> io::Result<bool> {
     Ok(!positions(disk)?.is_empty())
 }
@@ -241,7 +243,7 @@ impl From<Wrong> for Failure {
     }
 }
 
-/// A block: its position and its contents.
+/// A block of the snapshot: its position and its contents.
 struct Block {
     head: BlockHead,
     offset: u64,

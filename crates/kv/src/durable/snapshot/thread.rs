@@ -18,7 +18,7 @@ use tidewire_log::{Now, Step};
 use super::keeper::Keeper;
 use super::told::Snapshots;
 
-/// How often it is looked whether the log has grown enough, in the absence of anything else.
+/// How often the thread checks whether the log has grown enough, if no other event wakes it.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The longest rest after a step.
@@ -35,7 +35,7 @@ impl Running {
     /// Starts a thread that drives `keeper`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     pub fn start<D: Disk>(keeper: Keeper<D>) -> io::Result<Running> {
         let told = keeper.told().clone();
         let thread = Builder::new()
@@ -47,7 +47,7 @@ impl Running {
         })
     }
 
-    /// Asks for snapshots, and tells of them.
+    /// The handle for asking for snapshots, and their figures.
     #[must_use]
     pub fn told(&self) -> &Arc<Snapshots> {
         &self.told

@@ -9,20 +9,20 @@ use std::time::Duration;
 pub struct Status {
     /// Start of the snapshot in progress, in milliseconds since 1970; 0 if none is.
     pub began_ms: u64,
-    /// Bytes of it that are written.
+    /// Bytes of the present snapshot that are written.
     pub written: u64,
     /// Time at which the last snapshot became valid, in milliseconds since 1970. For a snapshot that was
     /// found at the start: when it was begun. 0 if there is none.
     pub last_ms: u64,
     /// How long the last one took, whatever became of it.
     pub last_took: Option<Duration>,
-    /// Bytes of the last one that counts; 0 if there is none.
+    /// Bytes of the last complete snapshot; 0 if there is none.
     pub size: u64,
     /// The first record of the log that is not in the last one that counts.
     pub position: u64,
     /// How many were made since the start.
     pub made: u64,
-    /// Why the last try has failed, if it has.
+    /// Why the last attempt failed, if it failed.
     pub failure: Option<Arc<str>>,
     /// Asked for, begun and ended: each number belongs to a requester.
     asked: u64,
@@ -99,7 +99,7 @@ impl Default for Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Relief {
-    /// No: none is made, or it would not help.
+    /// No snapshot is made, or a snapshot would not help.
     None,
     /// The state is about to be looked at.
     Open,
@@ -185,8 +185,9 @@ impl Snapshots {
 
     /// Bytes that a snapshot is likely to take at most: the smaller one of two estimates. The first estimate is the memory of
     /// the keys; a snapshot is mostly smaller, because memory has spare room and tables. The second is the last snapshot plus
-    /// the bytes logged since. It counts removed and overwritten values too, and misses only values that a command makes of a
-    /// few bytes (SETRANGE, COPY). Neither is a bound: the file takes more space while it is written, if there is some.
+    /// the bytes logged since. This sum counts removed and overwritten values too, and misses only values that a command
+    /// makes of a few bytes (SETRANGE, COPY). Neither is a bound: the file takes more space while it is written, if there is
+    /// some.
     pub(super) fn expected(&self) -> u64 {
         let (room, logged) = (&self.room, self.logged.load(Relaxed));
         let by_log = room.size.load(Relaxed).saturating_add(logged);

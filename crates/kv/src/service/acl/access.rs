@@ -5,7 +5,7 @@ use crate::service::table::Entry;
 
 /// Reads the value of a key, or tells of it.
 pub(super) const READS: u8 = 1;
-/// Changes a key, adds it or removes it.
+/// The command changes a key, adds one or removes one.
 pub(super) const WRITES: u8 = 2;
 
 /// How a call uses its first key, and its other keys.

@@ -1,4 +1,4 @@
-//! Categories of commands: what a rule such as `+@read` stands for.
+//! Categories of commands, which rules such as `+@read` name.
 //!
 //! Nearly all follows from a command's group and flags; its record lists what does not.
 

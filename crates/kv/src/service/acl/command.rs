@@ -176,8 +176,8 @@ fn refuse_memory(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Ends the connections of these users that are subscribed to channels which they may not read any
-/// more.
+/// Ends the connections of the changed users that are subscribed to channels which they may not
+/// read any more.
 fn tell(call: &mut Call<'_, '_>, concerns: impl Fn(&Account) -> bool) {
     for card in call.shared.clients.all() {
         if !card.is_subscriber() {

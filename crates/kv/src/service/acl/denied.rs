@@ -24,7 +24,7 @@ impl Denied<'_> {
         }
     }
 
-    /// The error reply; `before` stands in front of what is denied.
+    /// The error reply; `before` stands in front of the denied command, key or channel.
     pub(crate) fn error(&self, code: &str, before: &str, user: &[u8], call: &str) -> Error {
         let user = String::from_utf8_lossy(user);
         let what = match self {

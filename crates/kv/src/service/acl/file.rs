@@ -13,7 +13,7 @@ use crate::service::attention::Attention;
 /// Bytes of a file that is read.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Why a file of users was refused. None of its users was taken.
+/// Why a file of users was refused. No user of the file was taken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AclFileError {

@@ -1,4 +1,5 @@
-//! A connection and its rights: brought up to date, asked before every command, and told of in ACL LOG.
+//! The rights of a connection: brought up to date, checked before every command, and written to ACL
+//! LOG.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -122,7 +123,7 @@ impl RespConn {
     }
 }
 
-/// What CLIENT LIST shows of a connection, with its names shortened.
+/// The line of CLIENT LIST for a connection, with its names shortened.
 pub(super) fn line_of(card: &Card, shared: &Shared, now_ms: u64) -> String {
     let command = card.command.load(std::sync::atomic::Ordering::Relaxed);
     let command = u16::try_from(command).map_or("NULL", |id| table().name(id));

@@ -1,4 +1,4 @@
-//! ACL LOG: what was refused to which user, the newest first.
+//! ACL LOG: refused commands, keys and channels by user, the newest first.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

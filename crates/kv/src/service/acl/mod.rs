@@ -1,7 +1,7 @@
 //! Access control: users, what each may run and touch, and what was refused.
 //!
-//! A connection keeps what its user may do, and compares one number before each command to learn
-//! that something has changed. A connection of a user with all rights looks no further: see
+//! A connection keeps the rights of its user, and compares one number before each command to learn
+//! that rights have changed. A connection of a user with all rights looks no further: see
 //! [`Session::is_plain`](super::session::Session::is_plain).
 
 mod access;

@@ -1,4 +1,4 @@
-//! Passwords, which are known by their hashes only.
+//! Passwords, of which the server keeps only hashes.
 
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
@@ -38,7 +38,7 @@ impl Hash {
         digits
     }
 
-    /// Whether it is one of these, in a time that tells nothing but how many there are.
+    /// Whether the hash is one of these, in a time that reveals only how many there are.
     pub(super) fn is_among(self, hashes: &[Hash]) -> bool {
         let mut found = Choice::from(0);
         for hash in hashes {

@@ -15,7 +15,7 @@ pub(crate) struct Rights {
     pub(super) on: bool,
     /// Any password will do.
     pub(super) nopass: bool,
-    /// The rule about payloads that was given. It has no effect, because payloads are always
+    /// The rule about payloads that was given. The rule has no effect, because payloads are always
     /// checked, and is only listed again.
     pub(super) sanitize: Option<bool>,
     pub(super) passwords: Vec<Hash>,
@@ -72,7 +72,7 @@ impl Rights {
         }
     }
 
-    /// Bytes of memory that they take, about.
+    /// Bytes of memory that the rights take, about.
     pub(super) fn bytes(&self) -> usize {
         let passwords = self.passwords.len() * size_of::<Hash>();
         size_of::<Rights>() + passwords + self.selectors().map(Selector::bytes).sum::<usize>()

@@ -37,7 +37,7 @@ impl Bad {
     }
 }
 
-/// What speaks against a rule of a user.
+/// The reason why a rule of a user is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Unmatched,
@@ -86,7 +86,7 @@ impl Fault {
     }
 }
 
-/// Whether it may be the name of a user.
+/// Whether the text may be the name of a user.
 pub(super) fn is_name(name: &[u8]) -> bool {
     !name
         .iter()

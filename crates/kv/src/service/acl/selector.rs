@@ -12,7 +12,7 @@ use crate::commands::Keys;
 use crate::service::table::{Entry, What};
 use crate::types::glob::{self, Glob};
 
-/// What speaks against a rule.
+/// The reason why a rule is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
     Syntax,
@@ -70,7 +70,7 @@ impl Selector {
         all
     }
 
-    /// Nothing, or all channels and nothing else.
+    /// A selector without rights, or with all channels and nothing else.
     pub(super) fn with_channels(all_channels: bool) -> Selector {
         Selector {
             all_channels,
@@ -78,7 +78,7 @@ impl Selector {
         }
     }
 
-    /// Whether there is nothing that it forbids.
+    /// Whether the selector forbids nothing.
     pub(super) fn is_unrestricted(&self) -> bool {
         self.all_keys && self.all_channels && (0..leaves().all().len()).all(|leaf| self.has(leaf))
     }
@@ -311,7 +311,7 @@ impl Selector {
     }
 }
 
-/// What spaces are not in, for a line of rules to be read again.
+/// Characters other than spaces, so that a line of rules can be read again.
 fn glob_of(pattern: &[u8]) -> Result<Arc<Glob>, Wrong> {
     if pattern
         .iter()

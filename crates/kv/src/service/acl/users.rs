@@ -24,14 +24,14 @@ const EACH: usize = 256;
 pub(super) enum Refused {
     /// There are as many as there may be.
     Users,
-    /// The users take as much memory as they may.
+    /// The users take as much memory as they may take.
     Memory,
 }
 
 /// The user of every connection at first.
 pub(super) const DEFAULT: &[u8] = b"default";
 
-/// A user, as connections hold on to it.
+/// A user; connections share the account of their user.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) name: Box<[u8]>,
@@ -54,7 +54,7 @@ impl Account {
         rights.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether it was deleted: nothing may be done in its name.
+    /// Whether the user was deleted: its connections may run no command.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Relaxed)
     }
@@ -64,7 +64,7 @@ impl Account {
         *held = Arc::new(rights);
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Bytes of memory that the account takes, about.
     fn bytes(&self) -> usize {
         EACH + self.name.len() + self.rights().bytes()
     }
@@ -79,16 +79,16 @@ const NOPASS: u8 = 2;
 /// The user may do everything.
 const UNRESTRICTED: u8 = 4;
 
-/// All users, and what there is beside them.
+/// All users, and the files and log beside them.
 #[derive(Debug)]
 pub(crate) struct Acl {
     accounts: RwLock<Accounts>,
     default: Arc<Account>,
     /// Bytes of all accounts.
     bytes: AtomicUsize,
-    /// What of the default user is asked at every connection.
+    /// The properties of the default user that every new connection needs.
     default_is: AtomicU8,
-    /// Held during a change, so that changes come one after the other.
+    /// The lock is held during a change, so that changes come one after the other.
     changing: Mutex<()>,
     pub(crate) log: Log,
     /// New users may hear all channels.
@@ -161,7 +161,7 @@ impl Acl {
         self.accounts().get(name).cloned()
     }
 
-    /// All users by their names.
+    /// All users in the order of their names.
     pub(super) fn all(&self) -> Vec<Arc<Account>> {
         self.accounts().values().cloned().collect()
     }
@@ -183,7 +183,7 @@ impl Acl {
         self.bytes.load(Relaxed)
     }
 
-    /// Makes a user, or gives it other rights.
+    /// Creates a user, or gives an existing one other rights.
     ///
     /// # Errors
     /// There are too many users, or they take too much memory; nothing has changed.
@@ -233,7 +233,7 @@ impl Acl {
         Some(account)
     }
 
-    /// Has these users and no others. Users that stay keep their connections.
+    /// Replaces all users by these users. Users that stay keep their connections.
     pub(super) fn replace(&self, users: Vec<(Box<[u8]>, Rights)>, attention: &Attention) {
         let mut accounts = self
             .accounts

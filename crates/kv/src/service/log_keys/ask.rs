@@ -13,7 +13,7 @@ use crate::reply::Reply;
 const STREAMS_MAX: usize = 1024;
 
 impl Shown {
-    /// Answers a command, or says what is to be read for it.
+    /// Answers a command, or returns the part of the log that has to be read for it.
     pub(super) fn ask(
         &self,
         name: &str,

@@ -58,7 +58,7 @@ impl Ask {
 }
 
 impl Reading {
-    /// Notes that the connection waits for its streams.
+    /// Notes that the connection waits for records of its streams.
     fn join(&self, id: ConnId, local: &mut RespLocal) {
         let Ask::Behind { streams, .. } = &self.ask else {
             return;
@@ -269,7 +269,8 @@ impl RespConn {
         self.reading = Some(reading);
     }
 
-    /// Whether its user may still read what the command names: rights may have changed while it waited.
+    /// Whether the connection's user may still read the keys that the command names: rights may have
+    /// changed during the wait.
     fn may_read_on(
         &mut self,
         reading: &Reading,
@@ -421,7 +422,7 @@ impl RespConn {
         }
     }
 
-    /// Whether a thread reads for it.
+    /// Whether a thread reads the log for the connection.
     pub(crate) fn is_read_for(&self) -> bool {
         let reading = self.reading.as_ref();
         reading.is_some_and(|reading| reading.state == State::Read)

@@ -43,11 +43,12 @@ pub(crate) const NOT_HERE: &str =
 /// The parts that show the streams of a log as keys.
 #[derive(Clone)]
 pub struct LogKeys {
-    /// The prefix of these keys, in every database; the name of the stream follows. At least 1 byte.
+    /// The prefix of the log's keys, in every database; the name of the stream follows. At least 1
+    /// byte.
     pub prefix: Vec<u8>,
     /// The log.
     pub log: Arc<dyn Log>,
-    /// What reads it.
+    /// The pool whose threads read the log.
     pub pool: Pool,
     /// Bytes that a reply of entries may have: XREAD gives no more, and what else would be longer is refused. A
     /// single entry may be longer.

@@ -1,4 +1,4 @@
-//! What to read from the log for a command.
+//! The range of the log that a command has to read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) enum Ask {
     /// XINFO STREAM.
     About {
         stream: Arc<str>,
-        /// Entries that its full form shows, 0 for all.
+        /// Number of entries that XINFO STREAM FULL shows, 0 for all.
         full: Option<usize>,
     },
 }
@@ -40,7 +40,7 @@ pub(super) struct Wanted {
     pub(super) from: Option<u64>,
 }
 
-/// Whether a command waits for what is not there.
+/// Whether a command waits for entries that do not exist yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     No,

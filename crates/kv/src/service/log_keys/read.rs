@@ -20,7 +20,7 @@ const STEP: usize = 256 << 10;
 /// Positions that are looked at together when the last come first.
 const BACK: u64 = 4096;
 
-/// What became of a command.
+/// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The reply of the command.
@@ -57,7 +57,7 @@ pub(super) struct Bounds {
     pub(super) output_max: usize,
 }
 
-/// Reads what is asked for.
+/// Reads the records that a command needs.
 pub(super) fn read(log: &dyn Log, ask: &Ask, bounds: Bounds) -> Read {
     let mut reply = Reply::new(bounds.proto);
     reply.set_limit(bounds.output_max);
@@ -129,7 +129,7 @@ impl From<ReadError> for Failed {
     }
 }
 
-/// A record, as it is shown.
+/// A record in the form that a command shows.
 struct Record<'a> {
     position: u64,
     id: u64,
@@ -169,7 +169,7 @@ impl Pace {
     fn credit(&self) -> Credit {
         let left = self.most.saturating_sub(self.records);
         let typical = match self.records {
-            // At least one record, whatever its length.
+            // The reply has at least one record, whatever its length.
             0 => 1,
             records => self.bytes / records,
         };
@@ -253,7 +253,7 @@ struct Reading<'l> {
 
 impl Reading<'_> {
     /// Writes entries in their order until there are `most`, or the reply has `end` bytes; at least one
-    /// if there is any. How many there are, and where reading goes on.
+    /// entry if there is any. How many there are, and where reading goes on.
     fn entries(
         &mut self,
         stream: &str,
@@ -277,8 +277,9 @@ impl Reading<'_> {
         Ok((n, next))
     }
 
-    /// XREAD: what is behind. Each stream has its share of what the reply may hold, and what the
-    /// streams before it have left. Where reading goes on if there was nothing.
+    /// XREAD: reads the entries behind the given ids. Each stream has its share of the reply's
+    /// limit, and the part that the streams before it have not used. Where reading goes on if there
+    /// was nothing.
     fn behind(
         &mut self,
         streams: &[Wanted],
@@ -408,7 +409,7 @@ impl Reading<'_> {
         Ok(n)
     }
 
-    /// What of these positions is kept.
+    /// The kept part of these positions.
     fn kept(&self, stream: &str, positions: Range<u64>) -> Range<u64> {
         let Some(range) = self.log.range(stream) else {
             return 0..0;

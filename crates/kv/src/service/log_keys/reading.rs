@@ -16,7 +16,7 @@ use crate::service::table::Entry;
 pub(crate) struct Followers {
     pub(super) bell: Option<Bell<Message>>,
     pub(super) waiting: Waiting,
-    /// How far the log was when they last looked.
+    /// The log's ticket when the waiting connections last looked.
     pub(super) seen: Ticket,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Reading {
     pub(super) args: Vec<Vec<u8>>,
     pub(super) ask: Ask,
     pub(super) waits: bool,
-    /// When its time is over.
+    /// The time at which the wait ends.
     pub(super) until: Option<Instant>,
     pub(super) state: State,
     /// The stream may not be read any more: rights have changed.
@@ -40,6 +40,6 @@ pub(crate) struct Reading {
 pub(super) enum State {
     /// A thread reads.
     Read,
-    /// Nothing has come yet.
+    /// No data has arrived yet.
     Follows,
 }

@@ -61,7 +61,7 @@ impl Waiting {
         }
     }
 
-    /// All of them.
+    /// All waiting connections.
     pub(super) fn all(&self) -> Vec<ConnId> {
         self.conns.keys().copied().collect()
     }

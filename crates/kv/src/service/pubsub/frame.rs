@@ -1,4 +1,4 @@
-//! What subscribers are sent.
+//! The messages that subscribers get.
 
 use bytes::Bytes;
 

@@ -50,7 +50,7 @@ impl<M> Audience<M> {
         }
     }
 
-    /// Whether it is that of a channel's messages.
+    /// Whether the inbox is that of a channel's messages.
     pub(crate) fn is_of(&self, channel: &[u8]) -> bool {
         *self.channel == *channel
     }
@@ -96,8 +96,8 @@ struct Known<M> {
     names: Names<Places<M>>,
     /// The places of subscribers to any pattern.
     by_pattern: Places<M>,
-    /// The subscriptions of clients that have gone. Their entries in the tables do not count any
-    /// more.
+    /// The subscriptions of clients that have gone. The entries of these subscriptions in the
+    /// tables do not count any more.
     departed: Vec<Arc<Listening<M>>>,
 }
 
@@ -163,7 +163,8 @@ impl<M> Hub<M> {
         removed.is_some()
     }
 
-    /// A client has gone: from now on it counts nowhere, whatever of it stands in the tables. Its loop takes that out.
+    /// A client has gone: from now on it counts nowhere, whatever of it stands in the tables. The loop of the client
+    /// takes the entries out of the tables.
     pub(crate) fn depart(&self, listening: &Arc<Listening<M>>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let mut these = listening.lock();

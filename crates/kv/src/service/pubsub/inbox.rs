@@ -55,7 +55,7 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Bytes of its messages.
+    /// Bytes of the messages in the inbox.
     pub(super) fn bytes(&self) -> usize {
         self.queue().bytes
     }

@@ -31,7 +31,7 @@ pub(crate) fn pattern_cost(name: &[u8]) -> usize {
     1024 + 7 * name.len()
 }
 
-/// The subscriptions of one connection. Its lock is taken after the hub's.
+/// The subscriptions of one connection. The lock of a `Listening` is taken after the hub's.
 pub(crate) struct Listening<M> {
     pub(super) inbox: Arc<Inbox<M>>,
     names: Mutex<Subscriptions>,
@@ -98,12 +98,12 @@ impl<M> Listening<M> {
         })
     }
 
-    /// Bytes of memory of all of them.
+    /// Bytes of memory of all names.
     pub(crate) fn memory(&self) -> usize {
         self.lock().memory
     }
 
-    /// What its patterns count for `pubsub-patterns-limit`; bytes.
+    /// The bytes of the connection's patterns, which count towards `pubsub-patterns-limit`.
     pub(crate) fn pattern_cost(&self) -> usize {
         self.lock().pattern_cost
     }
@@ -143,7 +143,7 @@ impl Subscriptions {
         kind < left.kinds || of_this.is_some_and(|behind| name <= behind)
     }
 
-    /// Adds a name; false if it was there.
+    /// Adds a name; false if the name was there already.
     pub(super) fn add(&mut self, kind: Kind, name: &Arc<[u8]>) -> bool {
         let is_new = self.names[kind as usize].insert(name.clone());
         if is_new {

@@ -1,4 +1,4 @@
-//! Patterns, found by what they begin with.
+//! Patterns, indexed by their literal prefix.
 //!
 //! A name is compared only with patterns whose plain beginning it has: of a hundred thousand that
 //! differ there, with one.
@@ -12,7 +12,7 @@ use crate::types::glob::Glob;
 /// Bytes of a beginning that count.
 const PREFIX_MAX: usize = 64;
 
-/// Patterns that begin alike, by their texts.
+/// Patterns with a common prefix, by their texts.
 type Alike<V> = BTreeMap<Arc<[u8]>, Pattern<V>>;
 
 /// Steps that a pattern costs beside the match.
@@ -52,7 +52,7 @@ impl<V> Default for Patterns<V> {
     }
 }
 
-/// What of a pattern counts.
+/// The literal prefix of a pattern, by which patterns are found.
 fn prefix_of(glob: &Glob) -> &[u8] {
     let prefix = glob.prefix();
     &prefix[..prefix.len().min(PREFIX_MAX)]
@@ -158,7 +158,7 @@ impl<V> Patterns<V> {
         true
     }
 
-    /// All of them, in no order.
+    /// All patterns, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &V)> {
         #[expect(clippy::disallowed_methods, reason = "callers sort them")]
         let all = self.by_prefix.values().flatten();

@@ -31,7 +31,7 @@ pub(crate) struct Subscribers<M> {
     partial: RefCell<Option<Partial>>,
 }
 
-/// A message, its number, and how far it has come.
+/// A message, its number, and how many subscribers have it already.
 struct Partial {
     sequence: u64,
     message: Arc<Published>,
@@ -60,7 +60,7 @@ impl<M> Subscribers<M> {
         Arc::new(Listening::new(inbox.clone()))
     }
 
-    /// Subscribes a connection, unless it has gone.
+    /// Subscribes a connection, unless the connection has gone.
     pub(crate) fn add(
         &mut self,
         hub: &Hub<M>,

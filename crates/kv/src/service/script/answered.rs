@@ -1,4 +1,4 @@
-//! What a script has answered, as a reply.
+//! The value that a script returns, as a reply.
 
 use tidewire_lua::Answer;
 

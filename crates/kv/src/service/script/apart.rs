@@ -49,7 +49,7 @@ use crate::store::Seen;
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 50;
 
-/// What is to run.
+/// The kind of work that runs on the thread.
 pub(in crate::service) enum Work {
     Script {
         kind: Kind,
@@ -179,7 +179,7 @@ impl Job {
     }
 }
 
-/// What the thread has as a loop has it, for one script.
+/// The state that the thread has in the place of a loop's state, for one script.
 pub(in crate::service) struct Apart {
     pub(super) shared: Arc<Shared>,
     pub(super) interpreter: Option<Box<Interpreter>>,
@@ -358,7 +358,7 @@ struct Task {
     seed: u64,
 }
 
-/// Runs one; its reply, and what that waits for.
+/// Runs a job; returns its reply, and the ticket for which the reply waits.
 fn run(job: &mut Task, apart: &mut Apart) -> (Vec<u8>, u64) {
     let shared = apart.shared.clone();
     let args: Vec<&[u8]> = job.args.iter().map(|arg| &arg[..]).collect();
@@ -412,7 +412,7 @@ fn run(job: &mut Task, apart: &mut Apart) -> (Vec<u8>, u64) {
             // Looked into here, so that no loop has to.
             let _ = functions::current(Seen::Newest, &mut At::Apart(apart));
         }
-        // Waiting commands have its keys from now on.
+        // Waiting commands may use the script's keys from now on.
         shared.scripts.wake_parked();
         let ticket = barrier.max(conn.session.barrier);
         let published = !apart.published.is_empty();

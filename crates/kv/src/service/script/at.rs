@@ -64,7 +64,7 @@ impl At<'_, '_> {
         matches!(self, At::Apart(_))
     }
 
-    /// What the thread that watches sees of it; a loop has none.
+    /// The watching thread's view of the script; a loop has none.
     pub(super) fn watched(&self) -> Option<&Arc<Watched>> {
         match self {
             At::Loop(_) => None,

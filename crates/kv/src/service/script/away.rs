@@ -10,6 +10,6 @@ use crate::service::table::Entry;
 pub(crate) struct Away {
     pub(crate) entry: &'static Entry,
     pub(crate) args: Arc<Vec<Vec<u8>>>,
-    /// When it was given away.
+    /// When the script was given to the thread.
     pub(crate) begun: Instant,
 }

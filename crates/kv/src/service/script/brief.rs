@@ -1,4 +1,4 @@
-//! Whether the text of a script bounds what it can do.
+//! Finds out whether the text of a script bounds the script's work.
 //!
 //! One that has written cannot be ended, nor begin anew elsewhere: half of what it does would stay, or be done twice. So one
 //! writes on a loop only where each of its instructions runs at most once, and none of them takes long: it has no loop, it
@@ -6,10 +6,10 @@
 
 /// Bytes of the longest text that is looked at.
 const TEXT_MAX: usize = 4 << 10;
-/// Texts that may be joined: each time what is there may double.
+/// Texts that may be joined: each join may double the text.
 const JOINS_MAX: usize = 16;
 
-/// What may be called by this name, with what stands in front of it.
+/// Functions that may be called by this name, with the text in front of the name.
 const CALLED: &[&str] = &[
     "redis.call",
     "redis.pcall",
@@ -38,7 +38,7 @@ const NO_CALL: &[&str] = &[
     "and", "or", "not", "if", "elseif", "return", "function", "then", "else", "do", "in", "local",
 ];
 
-/// What runs more than once, or what may be called without being seen.
+/// Words that repeat code, or call a function without its name.
 const NEVER: &[&str] = &[
     "for",
     "while",
@@ -275,7 +275,7 @@ fn replies_are_short(tokens: &[Token<'_>], mut wrote: bool) -> bool {
     true
 }
 
-/// Whether a call, from its parenthesis on, has a key and nothing else.
+/// Whether a call, from its parenthesis on, has one key and no other argument.
 fn pops_one(tokens: &[Token<'_>]) -> bool {
     let (mut depth, mut commas) = (0, 0);
     for (at, token) in tokens.iter().enumerate() {

@@ -28,7 +28,7 @@ pub(super) const BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 struct Kept {
     script: Arc<Script>,
-    /// By SCRIPT LOAD: it stays until SCRIPT FLUSH.
+    /// Whether SCRIPT LOAD has added the script, which then stays until SCRIPT FLUSH.
     loaded: bool,
     used: u64,
 }
@@ -37,12 +37,12 @@ struct Kept {
 struct Cache {
     all: HashMap<String, Kept>,
     bytes: usize,
-    /// How many are there only because they were run.
+    /// How many scripts are cached only because they were run.
     evaluated: usize,
     uses: u64,
 }
 
-/// What all loops know about scripts.
+/// The scripts that all loops know.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     cache: Mutex<Cache>,
@@ -74,7 +74,7 @@ pub(crate) struct Scripts {
     pub(super) functions: Functions,
 }
 
-/// What FUNCTION STATS tells of a script that takes long.
+/// The facts that FUNCTION STATS shows of a script that takes long.
 #[derive(Debug)]
 pub(super) struct Long {
     pub(super) name: String,

@@ -89,7 +89,7 @@ pub(super) fn kill(call: &mut Asked<'_>, function: bool) {
     }
 }
 
-/// What others are told while a script takes long.
+/// The error for other clients while a script takes long.
 pub(in crate::service) fn busy_text(shared: &Shared) -> &'static str {
     if shared.scripts.is_function.load(Relaxed) {
         "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
@@ -159,7 +159,7 @@ fn load(call: &mut Asked<'_>, text: &[u8], at: &mut At<'_, '_>) {
 fn of_interpreters(shared: &Shared) -> usize {
     let stuck = shared.scripts.stuck.load(Relaxed);
     let most = shared.config.script_memory.load(Relaxed);
-    // How much those have whose threads do not come back is not known.
+    // The memory of interpreters whose threads do not return is not known.
     shared.scripts.vm_bytes.load(Relaxed) + stuck * most
 }
 

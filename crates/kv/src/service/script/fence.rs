@@ -1,4 +1,4 @@
-//! What the thread of a script may still do.
+//! Decides which effects the thread of a script may still have.
 //!
 //! A thread may be long within one instruction of Lua, where nothing reaches it. A script that is ended then is *fenced
 //! off*: its thread goes on, and whatever it comes back with reaches neither the store nor a client.

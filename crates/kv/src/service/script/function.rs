@@ -70,7 +70,7 @@ struct New {
     functions: Vec<Vec<u8>>,
 }
 
-/// What is done with a library whose name is there.
+/// How a library is restored whose name exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     /// FUNCTION LOAD without REPLACE refuses it, as FUNCTION RESTORE does in other words.
@@ -81,7 +81,7 @@ enum Policy {
     Flush,
 }
 
-/// What is to happen.
+/// The change of libraries that a command asks for.
 enum Plan {
     Put(Vec<New>, Policy),
     Delete(Vec<u8>),
@@ -96,7 +96,7 @@ impl Plan {
         }
     }
 
-    /// As changes, if what is there allows them.
+    /// The plan as changes of libraries, if the existing libraries allow it.
     fn changes(&self, known: &Known) -> Result<Vec<Change>, Error> {
         let is_there = |name: &[u8]| known.libraries.contains_key(name);
         match self {
@@ -154,7 +154,7 @@ impl RespConn {
             && may_send_away(batch)
             && self.send_away(Work::Function, args, cx)
         {
-            // To load a library is to run it.
+            // Loading a library means to run it.
             return Outcome::Waits;
         }
         let plan = match (&sub[..], &args[2..]) {
@@ -188,7 +188,7 @@ impl RespConn {
             Ok(false) => return at.wait_for_room(self),
             Err(error) => reply.error(error.0),
         }
-        // A refusal too says what there is.
+        // A refusal too shows which libraries exist.
         self.heed_libraries(batch.shared);
         Outcome::Done
     }
@@ -200,7 +200,7 @@ pub(super) fn runs_lua(args: &[&[u8]]) -> bool {
     is(b"load") || is(b"restore")
 }
 
-/// What is only shown.
+/// Answers a subcommand that only shows libraries.
 fn tell(
     sub: &[u8],
     rest: &[&[u8]],
@@ -233,7 +233,7 @@ fn plan_load(rest: &[&[u8]], at: &mut At<'_, '_>) -> Result<Plan, Error> {
     Ok(Plan::Put(vec![look_into(code, at)?], policy))
 }
 
-/// What a text would be as a library.
+/// Reads a text as a library, without loading it.
 fn look_into(code: &[u8], at: &mut At<'_, '_>) -> Result<New, Error> {
     let (name, _) = shebang::read_library(code)?;
     let registered = functions::try_text(code, at)?.map_err(|line| Error(line.into()))?;
@@ -301,7 +301,8 @@ fn plan_restore(rest: &[&[u8]], at: &mut At<'_, '_>) -> Result<Plan, Error> {
     Ok(Plan::Put(all, policy))
 }
 
-/// Has the store keep it, as one unit; false if it is to be tried again a little later.
+/// Has the store keep the change, as one unit; false if the command is to be tried again a little
+/// later.
 fn apply(
     plan: &Plan,
     batch: &mut Batch<'_>,
@@ -336,7 +337,7 @@ fn apply(
         }
     }
     if at.is_apart() {
-        // What other libraries have may have to be found out, and no loop waits for that.
+        // The functions of other libraries may have to be found out, and no loop waits for that.
         at.leave(batch);
         functions::current(batch.libraries_seen(), at)?;
     }

@@ -24,15 +24,15 @@ pub(super) fn find(name: &[u8], seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<S
     found.cloned().ok_or(Error::new("ERR Function not found"))
 }
 
-/// Whether it is known what functions there are now, so that no library has to be looked into.
+/// Whether the present functions are known, so that no library has to be looked into.
 pub(super) fn are_at_hand(seen: Seen, shared: &Shared) -> bool {
     let changes = shared.store.library_changes(seen);
     let both = shared.scripts.functions.both();
     both.iter().any(|known| known.changes == changes)
 }
 
-/// The functions as they are now. What is answered because of them has to wait for
-/// [what has changed them](store::Store::library_ticket).
+/// The present functions. An answer that depends on these functions has to wait for [the unit that
+/// has changed them](store::Store::library_ticket).
 ///
 /// # Errors
 /// There is no interpreter to look into libraries.
@@ -41,7 +41,7 @@ pub(super) fn current(seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<Known>, Err
     let functions = &shared.scripts.functions;
     let own = usize::from(seen == Seen::Newest);
     loop {
-        // Before it is looked what there is: a change in between has it done again.
+        // The number is read before the libraries: a change in between repeats the look.
         let changes = shared.store.library_changes(seen);
         let old = functions.both().clone();
         if let Some(same) = old.iter().find(|known| known.changes == changes) {
@@ -67,7 +67,7 @@ pub(super) fn current(seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<Known>, Err
             };
             made.push((name, library));
         }
-        // What is shared is copied to be changed.
+        // A shared table is copied before it is changed.
         drop(old);
         let mut both = functions.both();
         if base.map(|base| both[base].changes) != was {
@@ -85,7 +85,7 @@ pub(super) fn current(seen: Seen, at: &mut At<'_, '_>) -> Result<Arc<Known>, Err
     }
 }
 
-/// What is in a library, if that is not known.
+/// The functions of a library, if they are not known.
 fn look(
     library: &store::Library,
     old: &[Arc<Known>; 2],

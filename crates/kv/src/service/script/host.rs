@@ -1,4 +1,5 @@
-//! What `redis.call` does: finds the command, checks it, and runs it under the locks that are held.
+//! The work of `redis.call`: finds the command, checks it, and runs it under the locks that are
+//! held.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -33,11 +34,11 @@ const ALLOWED: &[&str] = &[
 
 /// Whether a command about the connection or the server can be run beside the loops, where a transaction is that has it.
 pub(super) fn runs_apart(entry: &Entry) -> bool {
-    // What it selects is to stay.
+    // A SELECT in a script changes only the script's database.
     ALLOWED.contains(&entry.name) && entry.name != "select"
 }
 
-/// What a message takes beside its bytes until it is handed out; bytes.
+/// Bytes that a published message takes beside its text until it is delivered.
 const SAID_COST: usize = 64;
 
 const SAYS_TOO_MUCH: &str =
@@ -53,7 +54,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// As long as it is there, others are told that a script takes long.
+/// As long as this value exists, other clients are told that a script takes long.
 pub(super) struct Busy<'s>(&'s Shared);
 
 impl<'s> Busy<'s> {
@@ -86,24 +87,24 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     pub(super) may_move: bool,
     /// The script is on a loop, and can go nowhere else.
     pub(super) is_bound: bool,
-    /// What it is watched by, and how much memory it may take.
+    /// The watch on the running script, and the script's limit of memory.
     pub(super) running: Rc<Running>,
     pub(super) leash: Leash,
     /// The script's text bounds what it can do: it may write on a loop.
     pub(super) is_brief: bool,
-    /// Between its commands it has no locks, and its keys are kept.
+    /// Whether the script has no locks between its commands, and its keys are kept.
     pub(super) leaves: bool,
     /// Bytes of memory of what it has published: done twice, that would be heard.
     pub(super) said: usize,
     pub(super) begun: Instant,
-    /// What FUNCTION STATS tells of it.
+    /// The name of the script in FUNCTION STATS.
     pub(super) name: &'a str,
     pub(super) args: &'a [&'a [u8]],
     /// The script takes long, and others are told so.
     pub(super) busy: Option<Busy<'s>>,
 }
 
-/// What speaks against a command in a script: a code and text.
+/// The reason why a command is refused in a script: a code and a text.
 type Refusal = Cow<'static, [u8]>;
 
 fn error(text: &'static str) -> Result<Result<(), Refusal>, Stop> {
@@ -119,7 +120,7 @@ impl Host for Commands<'_, '_, '_, '_> {
         if self.leaves {
             self.batch.leave();
         }
-        // What the reply becomes in Lua may take long.
+        // Converting the reply to a value of Lua may take long.
         self.at.go_in();
         if let Err(refused) = ran? {
             return Ok(Value::Error(refused));
@@ -263,8 +264,8 @@ impl Commands<'_, '_, '_, '_> {
                 if says {
                     let wrote = self.batch.shared.scripts.phase.wrote();
                     self.stay_to_write(wrote, args)?;
-                    // No subscriber takes it before the script ends: so it is bounded like the
-                    // script's own memory.
+                    // No subscriber takes the message before the script ends: so messages are
+                    // bounded like the script's own memory.
                     let more = SAID_COST + args[1].len() + args[2].len();
                     if self.said.saturating_add(more) > limit {
                         let scripts = &self.batch.shared.scripts;
@@ -289,7 +290,7 @@ impl Commands<'_, '_, '_, '_> {
 
 const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
 
-/// What speaks against a command in a script.
+/// The reason why a command is refused in a script.
 fn check(entry: &Entry, args: &[&[u8]]) -> Result<(), &'static str> {
     if !entry.takes(args.len()) {
         return Err("ERR Wrong number of args calling Redis command from script");

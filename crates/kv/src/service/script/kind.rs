@@ -7,7 +7,7 @@ pub(crate) struct Kind {
     pub(crate) read_only: bool,
 }
 
-/// What the first argument is.
+/// The kind of the first argument: a text, a hash or a function's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Text,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::text::Script;
 
-/// A function and what it says of itself.
+/// A function and its own description.
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) script: Arc<Script>,
@@ -29,16 +29,16 @@ pub(super) struct Library {
     pub(super) functions: Vec<Function>,
 }
 
-/// A name, and the library that has it now.
+/// A name, and the library that has the name now.
 pub(super) type Changed = (Arc<[u8]>, Option<Arc<Library>>);
 
-/// All of them, as they were at some time.
+/// All libraries at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     pub(super) changes: u64,
-    /// By their names.
+    /// Libraries by their names.
     pub(super) libraries: BTreeMap<Arc<[u8]>, Arc<Library>>,
-    /// By their names in lower case: as commands they are found whatever the case.
+    /// Functions by their names in lower case: as commands they are found whatever the case.
     by_name: HashMap<Vec<u8>, Arc<Script>>,
     /// Two functions have one name, of which the last counts.
     has_twins: bool,
@@ -63,7 +63,8 @@ impl Known {
         self.by_name.get(&name.to_ascii_lowercase())
     }
 
-    /// Takes over what has changed. Costs what that is, whatever else there is; how many functions it has looked at.
+    /// Applies changes of libraries. Costs what that is, whatever else there is; how many functions it has looked
+    /// at.
     pub(super) fn change(&mut self, changed: Vec<Changed>) -> usize {
         let mut looked = 0;
         for (name, new) in changed {
@@ -103,7 +104,7 @@ impl Known {
     }
 }
 
-/// What all loops know of functions; made anew by the first that looks after a change. The
+/// The functions that all loops know; read again by the first loop that looks after a change. The
 /// committed ones, and the ones of the last unit that has looked at what it had changed itself.
 #[derive(Debug, Default)]
 pub(super) struct Functions(Mutex<[Arc<Known>; 2]>);
@@ -113,7 +114,7 @@ impl Functions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The committed functions, as they were at the last look.
+    /// The committed functions at the last look.
     pub(super) fn known(&self) -> Arc<Known> {
         self.both()[0].clone()
     }

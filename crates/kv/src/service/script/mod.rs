@@ -1,9 +1,9 @@
 //! Scripts and functions: EVAL, FCALL and their kin, SCRIPT and FUNCTION.
 //!
-//! The one idea: a script is a transaction that finds out what it is while it runs. It holds all
-//! shards, what it has changed is one unit of the log, and nothing else of the service knows of
-//! Lua. A script that may take long runs on a thread beside the loops, so that the loops can tell
-//! others of it.
+//! The one idea: a script is a transaction that finds out what it is while it runs. A script holds
+//! all shards, its changes are one unit of the log, and no other part of the service knows Lua. A
+//! script that may take long runs on a thread beside the loops, so that the loops can tell others
+//! of it.
 
 mod answered;
 mod apart;

@@ -12,7 +12,7 @@ const KILLED: u8 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Phase(AtomicU8);
 
-/// What became of the wish to end a script.
+/// The result of a request to end a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Killed {
     Yes,
@@ -27,7 +27,7 @@ impl Phase {
         self.0.store(RUNS, Relaxed);
     }
 
-    /// The script ends; whether it was killed.
+    /// Ends the script; returns whether it was killed.
     pub(super) fn end(&self) -> bool {
         self.0.fetch_and(!RUNS, Relaxed) & KILLED != 0
     }

@@ -33,7 +33,7 @@ use crate::store::{NoRoom, Seen};
 /// A call with more arguments runs on the thread for scripts: to give them to Lua takes long where they collide.
 const ARGS_ON_LOOP: usize = 1024;
 
-/// What a script is for the store: something that may use any key.
+/// A script from the store's point of view: a command that may use any key.
 pub(crate) static WHOLE: Spec = Spec::new("eval", -3, WRITE | MEMORY | UNBOUNDED, Keys::All, never);
 
 /// The commands of a script run, not the script.
@@ -48,14 +48,14 @@ pub(in crate::service) fn may_write(kind: Kind, args: &[&[u8]], cx: &mut Cx<'_, 
         && shared.scripts.apart.load(Relaxed)
         && !functions::are_at_hand(Seen::Committed, shared)
     {
-        // To find out what there is takes long.
+        // Finding out which functions exist takes long.
         return !kind.read_only;
     }
     let mut found = || find_script(kind, args, Seen::Committed, &mut At::Loop(cx));
     !kind.read_only && found().is_ok_and(|(script, _)| !script.flags.no_writes)
 }
 
-/// What a script is run with.
+/// The arguments with which a script is run.
 #[derive(Clone, Copy)]
 struct Given<'x> {
     kind: Kind,
@@ -102,7 +102,7 @@ impl RespConn {
         }
         let outcome = self.run_alone(kind, &script, keys, args, batch, reply, &mut At::Loop(cx));
         if outcome == Outcome::Later {
-            // The script publishes again when it runs again.
+            // The script publishes its messages again when it runs again.
             cx.local.published.clear();
         }
         if batch.shared.durable.get().is_some() {
@@ -134,9 +134,8 @@ impl RespConn {
         }
     }
 
-    /// Runs a script that was found, wherever it runs. It is to be run elsewhere, and has done
-    /// nothing, if it
-    /// [waits](Outcome::Waits).
+    /// Runs a script that was found, on a loop or on the thread. The script is to be run elsewhere,
+    /// and has done nothing, if the outcome is [`Waits`](Outcome::Waits).
     #[expect(clippy::too_many_arguments, reason = "what a script is run with")]
     pub(super) fn run_alone(
         &mut self,
@@ -378,7 +377,7 @@ impl RespConn {
         if !commands.at.come_back() {
             return Outcome::Done;
         }
-        // The script's keys are kept until it is committed.
+        // The script's keys are kept until the script is committed.
         drop(commands.busy.take());
         interpreter.running.end();
         // One that was killed ends so, also if it has come to its end before it was looked at.
@@ -388,7 +387,7 @@ impl RespConn {
         } else {
             ended
         };
-        // A script's SELECT is its own.
+        // A script's SELECT has no effect on its client.
         self.session.db = db;
         batch.db = db;
         match ended {
@@ -408,7 +407,8 @@ impl RespConn {
                 script.note_slow(false);
                 return Outcome::Waits;
             }
-            // While it is held to little memory it has written nothing; what it has published is not sent yet.
+            // While the script is held to little memory it has written nothing; its published messages are not
+            // sent yet.
             Ended::Outgrown if may_move => {
                 *at.interpreter() = Some(interpreter);
                 script.note_slow(true);
@@ -464,7 +464,7 @@ pub(in crate::service) fn runs_beside(
     let are_unknown = || !functions::are_at_hand(batch.libraries_seen(), batch.shared);
     let is_long = |(entry, args): &(&'static Entry, &[&[u8]])| match entry.name {
         "publish" => batch.shared.hub.is_costly(args[1]).then_some(()),
-        // To load a library is to run it.
+        // Loading a library means to run it.
         "function" => (function::runs_lua(args) || are_unknown()).then_some(()),
         "script" => is_long_load(args).then_some(()),
         name => {

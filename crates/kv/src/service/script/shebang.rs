@@ -5,7 +5,7 @@ use tidewire_lua::FLAGS;
 use crate::commands::Error;
 use crate::resp::split;
 
-/// What a script or a function says of itself.
+/// The flags in the first line of a script or a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Flags {
     /// The script changes no key.
@@ -29,7 +29,7 @@ impl Flags {
         all
     }
 
-    /// False if there is no such flag.
+    /// False if no such flag exists.
     fn add(&mut self, flag: &[u8]) -> bool {
         match flag {
             b"no-writes" => self.no_writes = true,
@@ -44,7 +44,7 @@ impl Flags {
 /// The name of a library, by its first line, whose words may stand in quotes.
 ///
 /// # Errors
-/// The error reply: there is no such line, or it is wrong.
+/// The error reply: the first line is missing, or malformed.
 pub fn library_name(text: &[u8]) -> Result<Vec<u8>, Error> {
     read_library(text).map(|(name, _)| name)
 }
@@ -52,7 +52,7 @@ pub fn library_name(text: &[u8]) -> Result<Vec<u8>, Error> {
 /// The name of a library, and the text to load, in which the first line is empty.
 ///
 /// # Errors
-/// There is no such line, or it is wrong.
+/// The error that the first line is missing, or malformed.
 pub(super) fn read_library(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
     if !text.starts_with(b"#!") {
         return Err(Error::new("ERR Missing library metadata"));
@@ -95,7 +95,7 @@ pub(super) fn read_library(text: &[u8]) -> Result<(Vec<u8>, Vec<u8>), Error> {
     Ok((name.to_vec(), text[end..].to_vec()))
 }
 
-/// What the first line says, and the text to compile, in which that line is empty.
+/// The flags in the first line, and the text to compile, in which that line is empty.
 ///
 /// # Errors
 /// The line is for the server and wrong.

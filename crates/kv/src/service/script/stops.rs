@@ -1,4 +1,4 @@
-//! Why scripts stop, and what they may take until then.
+//! The reasons why scripts stop, and the limits until then.
 
 use std::time::Duration;
 

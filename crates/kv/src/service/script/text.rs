@@ -10,7 +10,7 @@ use super::shebang::Flags;
 /// A longer text is not compiled on a loop, if there is a thread for scripts; bytes.
 pub(super) const TEXT_ON_LOOP: usize = 32 << 10;
 
-/// Bytes that one takes beside its text, about.
+/// Bytes that a script takes beside its text, about.
 const EACH: usize = 256;
 
 /// A script that is known.
@@ -18,14 +18,14 @@ const EACH: usize = 256;
 pub(super) struct Script {
     /// Hash of the script in hexadecimal digits.
     pub(super) name: String,
-    /// What is compiled: a first line for the server is empty in it.
+    /// The text to compile: a first line for the server is empty in it.
     pub(super) text: Arc<[u8]>,
     pub(super) flags: Flags,
-    /// The library that it is a function of; `text` is that of the library then.
+    /// The library to which the function belongs; `text` is the library's text then.
     pub(super) library: Option<u64>,
     /// The script may take long, as far as is known: it runs beside the loops.
     pub(super) slow: AtomicBool,
-    /// How often it has needed more memory than a script on a loop may take.
+    /// How often the script has needed more memory than a script on a loop may take.
     outgrown: AtomicU8,
     /// Whether the script's text bounds what it can do, once it was looked at.
     is_brief: OnceLock<bool>,
@@ -33,7 +33,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// What names it in error texts and to the interpreter; a function has its own name.
+    /// The name in error texts and for the interpreter; a function has its own name.
     pub(super) fn new(name: String, text: Arc<[u8]>, flags: Flags, library: Option<u64>) -> Script {
         Script {
             name,
@@ -47,7 +47,7 @@ impl Script {
         }
     }
 
-    /// Whether its text [bounds](is_brief) what it can do.
+    /// Whether the text [bounds](is_brief) the script's work.
     pub(super) fn is_brief(&self) -> bool {
         *self.is_brief.get_or_init(|| is_brief(&self.text))
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(super) struct Thread(Mutex<Option<Box<dyn Any + Send>>>);
 
 impl Thread {
-    /// The queue, made with its threads by the first that asks; `None` if there are no threads to be had.
+    /// The queue, made with its threads by the first caller; `None` if no threads can be started.
     pub(super) fn queue<J: Send + 'static, R: Send + Sync + 'static>(
         &self,
         start: impl FnOnce() -> Option<Arc<Queue<J, R>>>,
@@ -57,7 +57,7 @@ struct State<J, R> {
     closed: bool,
 }
 
-/// What there is for the thread.
+/// The next task of the thread.
 pub(super) enum Next<J> {
     Job(J),
     /// Nothing has come in time.
@@ -142,7 +142,7 @@ impl<J, R> Queue<J, R> {
         }
     }
 
-    /// The job that runs has come to its end.
+    /// The running job has come to its end.
     pub(super) fn end(&self) {
         self.state().running = None;
     }
@@ -158,7 +158,7 @@ impl<J, R> Queue<J, R> {
         }
     }
 
-    /// What runs.
+    /// The running job.
     pub(super) fn running(&self) -> Option<Arc<R>> {
         self.state().running.clone()
     }

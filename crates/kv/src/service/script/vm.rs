@@ -14,21 +14,22 @@ use super::watched::Watched;
 use crate::service::shared::Shared;
 use crate::store::Seen;
 
-/// What the running script is watched by.
+/// The watch on the running script.
 pub(super) struct Running {
     begun: Cell<Option<Instant>>,
     /// Not to keep the server: the thread for scripts has an interpreter between them.
     shared: Weak<Shared>,
     what: Cell<What>,
-    /// How often it was looked at since it takes too long.
+    /// How often the script was looked at since it takes too long.
     looks: Cell<u32>,
     /// The script has published something: done twice, that would be heard.
     pub(super) said: Cell<bool>,
-    /// What ends it where it is not reached; on the thread for scripts, while one runs.
+    /// The watch that ends a script which the hook does not reach; on the thread for scripts, while
+    /// one runs.
     watched: RefCell<Option<Arc<Watched>>>,
 }
 
-/// What runs.
+/// The kind of code that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// A script that no client could end: it is ended when it takes too long and has written
@@ -59,13 +60,13 @@ pub(super) const LEASH: usize = 512 << 10;
 /// Looks between two times that others are told of a script that takes long: some ten milliseconds.
 const LOOKS: u32 = 1 << 10;
 
-/// An interpreter and what it may take.
+/// An interpreter and its limits.
 pub(crate) struct Interpreter {
     pub(super) vm: Vm,
     pub(super) running: Rc<Running>,
     memory_max: usize,
     flushes: u64,
-    /// Which libraries it has heard of.
+    /// The number of the last change of libraries that the interpreter knows.
     functions: u64,
     told: usize,
 }
@@ -87,7 +88,7 @@ impl Running {
         self.said.set(false);
     }
 
-    /// What ran has come to its end.
+    /// The running code has come to its end.
     pub(super) fn end(&self) {
         self.begun.set(None);
         self.watched.replace(None);
@@ -101,7 +102,8 @@ impl Running {
             .is_some_and(|watched| watched.fence.is_cut())
     }
 
-    /// What is to become of the script. One that has written is not ended: half of what it does would stay.
+    /// Whether the script goes on, or how it ends. One that has written is not ended: half of what it does
+    /// would stay.
     fn watch(&self) -> Verdict {
         let Some(shared) = self.shared.upgrade() else {
             return Verdict::Go;
@@ -131,7 +133,7 @@ impl Running {
         }
         let wrote = scripts.phase.wrote();
         if scripts.phase.is_killed() {
-            // The script is counted when it ends.
+            // A killed script is counted when it ends.
             return Verdict::Stop(scripts.killed());
         }
         let has_done = wrote || self.said.get();
@@ -198,8 +200,8 @@ impl Interpreter {
         })
     }
 
-    /// Whether it can be used for another script: kept interpreters of all loops together take no
-    /// more than one may.
+    /// Whether the interpreter can be used for another script: kept interpreters of all loops
+    /// together take no more memory than one may.
     pub(super) fn is_fresh(&mut self, shared: &Shared) -> bool {
         let flushes = shared.scripts.flushes.load(Relaxed);
         if std::mem::replace(&mut self.flushes, flushes) != flushes {
@@ -224,7 +226,7 @@ impl Interpreter {
             && shared.scripts.vm_bytes.load(Relaxed) <= self.memory_max
     }
 
-    /// Tells how much memory it takes.
+    /// Reports how much memory the interpreter takes.
     pub(super) fn tell(&mut self) {
         let used = self.vm.used_memory();
         if let Some(shared) = self.running.shared.upgrade() {

@@ -1,7 +1,7 @@
 //! A job of the thread for scripts, as the thread that watches it sees it.
 //!
 //! A hook looks at each script every some instructions. One instruction can take minutes, though: Lua 5.1 hashes without
-//! a seed, so a script can choose keys that collide when their table grows. What the hook does not reach is looked at
+//! a seed, so a script can choose keys that collide when their table grows. Code that the hook does not reach is watched
 //! from here, and ended by its [`Fence`].
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -24,26 +24,26 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// How long a script that is to end may take to do so, before it is ended from outside.
 const GRACE: Duration = Duration::from_millis(400);
 
-/// What runs within the interpreter.
+/// The kind of code that runs within the interpreter.
 #[derive(Debug)]
 enum Within {
     /// A library or a text is loaded.
     Load,
     Script {
         script: Arc<Script>,
-        /// What FUNCTION STATS tells of it.
+        /// The command that FUNCTION STATS shows.
         command: Vec<Vec<u8>>,
     },
 }
 
-/// How far it has come.
+/// The progress of the script.
 #[derive(Debug, Default)]
 struct Stage {
     within: Option<Within>,
     begun: Option<Instant>,
-    /// When it was first seen that it is to end.
+    /// When the watch first saw that the script is to end.
     to_end: Option<Instant>,
-    /// Others were told that it takes long.
+    /// Whether other clients were told that the script takes long.
     busy: bool,
 }
 
@@ -129,7 +129,7 @@ impl Watched {
         stage.to_end = None;
     }
 
-    /// What has begun has come to its end: others are not told of it any more.
+    /// The script has come to its end: other clients are not told of it any more.
     pub(super) fn end(&self) {
         let mut stage = self.stage();
         self.end_stage(&mut stage);
@@ -143,7 +143,7 @@ impl Watched {
         }
     }
 
-    /// Others are told from now on that the script takes long.
+    /// Other clients are told from now on that the script takes long.
     pub(super) fn tell_busy(&self) {
         self.tell_busy_at(&mut self.stage());
     }
@@ -221,7 +221,8 @@ impl Watched {
         }
     }
 
-    /// Gives back what the script had, and answers for it. Its thread has nothing of the store any more.
+    /// Gives back what the script had, and answers for it. The script's thread holds no part of the
+    /// store any more.
     fn end_cut(&self, stage: &mut Stage, why: Why) {
         let shared = &self.shared;
         let scripts = &shared.scripts;
@@ -246,7 +247,7 @@ impl Watched {
         if is_script {
             scripts.phase.end();
         }
-        // What a script has changed that is in no unit stays out of reach: the server ends.
+        // Changes of the script that are in no unit stay out of reach: the server ends.
         if self.keeps.load(Relaxed) && !has_written {
             shared.store.open_kept();
         }
@@ -261,7 +262,7 @@ impl Watched {
         };
         self.answer(line.into_bytes(), 0);
         if !has_written {
-            // What has become ready meanwhile was left to the end of the script.
+            // Keys that became ready meanwhile were left to the end of the script.
             let now_ms = wall().as_millis() as u64;
             let seed = scripts.given_up.load(Relaxed);
             let mut batch = Batch::new(shared, 0, now_ms, seed);

@@ -64,7 +64,7 @@ impl Cell {
         }
     }
 
-    /// From where to where it goes, in degrees north.
+    /// The southern and the northern bound of the cell, in degrees north.
     pub(super) fn latitudes(self) -> (f64, f64) {
         self.span(self.row, LATITUDE_MAX)
     }
@@ -80,7 +80,7 @@ impl Cell {
         (edge(at.into()), edge(u64::from(at) + 1))
     }
 
-    /// The place in its middle.
+    /// The middle of the cell.
     pub(super) fn middle(self) -> Point {
         let middle = |(low, high): (f64, f64), most: f64| ((low + high) / 2.0).clamp(-most, most);
         Point {
@@ -89,7 +89,7 @@ impl Cell {
         }
     }
 
-    /// The scores of the places in it.
+    /// The scores of the places in the cell.
     #[must_use]
     pub fn scores(self) -> Range<u64> {
         let shift = 2 * (Cell::STEPS_MAX - self.steps);

@@ -5,16 +5,16 @@
 
 /// The next byte says what stands here; it does not stand for itself.
 pub(super) const MARK: u8 = 0;
-/// Bytes of what is marked and has nothing behind it.
+/// Bytes of a mark with its meaning, when no further byte belongs to the mark.
 pub(super) const MARKED: usize = 2;
 
 /// The byte that is the mark itself.
 const ZERO: u8 = 0;
 const ANY: u8 = 1;
 const STAR: u8 = 2;
-/// Behind it, in how many ranges the bytes of a class are, then the first and the last of each.
+/// A class of bytes as ranges: their number follows, then the first and the last byte of each.
 const RANGES: u8 = 3;
-/// Behind it, a bit for each byte.
+/// A class of bytes as a bit for each byte, which follow.
 const BITS: u8 = 4;
 /// Bytes of a class's bits.
 const ALL: usize = 32;
@@ -35,7 +35,7 @@ pub(super) enum Token<'c> {
 }
 
 impl Token<'_> {
-    /// Whether it may stand for this byte.
+    /// Whether the token may stand for this byte.
     #[inline]
     pub(super) fn has(self, byte: u8) -> bool {
         match self {

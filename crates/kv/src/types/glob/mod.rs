@@ -16,7 +16,7 @@ use code::{Code, MARKED, Token};
 pub struct Glob {
     /// Units that stand for one byte each, and stars, in order.
     code: Box<[u8]>,
-    /// Bytes of it, from the first on, that stand for themselves.
+    /// Bytes of the pattern, from the first on, that stand for themselves.
     plain: u32,
     /// The length of the shortest text that may match.
     shortest: u32,

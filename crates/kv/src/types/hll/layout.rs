@@ -1,4 +1,4 @@
-//! Sizes of a HyperLogLog, and what can be wrong with one.
+//! Sizes of a HyperLogLog, and the possible faults of one.
 
 /// Registers.
 pub(super) const REGISTERS: usize = 1 << INDEX_BITS;

@@ -39,7 +39,7 @@ pub fn empty() -> Vec<u8> {
     hll
 }
 
-/// Whether a string is one, by its header.
+/// Whether a string is a HyperLogLog, by its header.
 ///
 /// # Errors
 /// The string is no HyperLogLog.
@@ -52,7 +52,7 @@ pub fn check(hll: &[u8]) -> Result<(), Wrong> {
     if is_one { Ok(()) } else { Err(Wrong::Other) }
 }
 
-/// Whether it is in the dense form.
+/// Whether a HyperLogLog is in the dense form.
 #[must_use]
 pub fn is_dense(hll: &[u8]) -> bool {
     hll.get(4) == Some(&0)
@@ -75,7 +75,7 @@ pub fn is_new(dense: &[u8], element: &[u8]) -> bool {
     dense_get(dense, index) < value
 }
 
-/// The register of an element, and what it is raised to.
+/// The register of an element, and the value to which the register is raised.
 fn register(element: &[u8]) -> (usize, u8) {
     let hash = murmur::hash(element);
     // The bit behind the last stops the count.
@@ -107,7 +107,8 @@ fn raise(hll: &mut Vec<u8>, index: usize, to: u8, sparse_max: usize) -> Result<b
     Ok(changed)
 }
 
-/// Raises all registers to the registers of others. If any of them was dense, so is the result.
+/// Raises all registers to the registers of others. If any of the sources was dense, the result is
+/// dense.
 ///
 /// # Errors
 /// The string is no HyperLogLog.
@@ -134,7 +135,7 @@ pub fn outdate(hll: &mut [u8]) {
     }
 }
 
-/// Brings it into the dense form.
+/// Converts a HyperLogLog to the dense form.
 ///
 /// # Errors
 /// The string is no HyperLogLog.
@@ -220,7 +221,7 @@ impl Registers {
         count::estimate(&histogram)
     }
 
-    /// All of them.
+    /// All registers.
     #[must_use]
     pub fn values(&self) -> &[u8] {
         &self.0

@@ -10,7 +10,7 @@ use std::fmt;
 
 use super::layout::{HEADER, REGISTERS, Wrong};
 
-/// The greatest value that it can hold.
+/// The greatest value that the sparse form can hold.
 const VALUE_MAX: u8 = 32;
 /// Most registers of a run, of a value and of zeros in one byte.
 const VALUES_MAX: usize = 4;
@@ -32,7 +32,7 @@ pub(super) enum Fitted {
 pub(super) struct Run {
     pub(super) value: u8,
     pub(super) len: usize,
-    /// Bytes that it takes.
+    /// Bytes that the sparse form takes.
     size: usize,
 }
 
@@ -91,7 +91,7 @@ fn put_values(to: &mut Vec<u8>, value: u8, len: usize) {
 /// Raises a register.
 ///
 /// # Errors
-/// The runs do not reach to it.
+/// The runs end before the register.
 pub(super) fn raise(
     hll: &mut Vec<u8>,
     index: usize,

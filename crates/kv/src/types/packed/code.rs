@@ -32,7 +32,7 @@ const POWERS: [f64; 7] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6];
 /// Whole numbers up to here are exact in a score, and so are their quotients rounded once.
 const EXACT: f64 = (1u64 << 53) as f64;
 
-/// An element as it is written.
+/// An element in its written form.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Code<'a> {
     pub(super) descriptor: u8,
@@ -101,7 +101,7 @@ impl<'a> Code<'a> {
         Code::raw(raw)
     }
 
-    /// From where it is written: its descriptor, and bytes that begin with its payload.
+    /// Reads an element from its descriptor, and from bytes that begin with its payload.
     #[inline]
     pub(super) fn read(descriptor: u8, bytes: &'a [u8]) -> Code<'a> {
         let size = size(descriptor, bytes);
@@ -119,7 +119,7 @@ impl<'a> Code<'a> {
         code
     }
 
-    /// Bytes that it takes in a listpack.
+    /// Bytes that the element takes in a listpack.
     pub(in super::super) fn listed(&self) -> usize {
         match self.descriptor {
             LONG => listed_as(None, self.rest.len()),
@@ -128,13 +128,13 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Bytes of its payload.
+    /// Bytes of the element's payload.
     #[inline]
     pub(super) fn size(&self) -> usize {
         usize::from(self.front_len) + self.rest.len()
     }
 
-    /// Writes its payload; `to` is as long.
+    /// Writes the element's payload; `to` has exactly this length.
     #[inline]
     pub(super) fn write(&self, to: &mut [u8]) {
         let (front, rest) = to.split_at_mut(usize::from(self.front_len));
@@ -146,7 +146,7 @@ impl<'a> Code<'a> {
     /// are.
     #[inline]
     pub(super) fn is(&self, payload: &[u8]) -> bool {
-        // What differs nearly always differs in its last byte, if not in its length.
+        // Two different payloads nearly always differ in the last byte, if not in the length.
         if self.front_len == 0 {
             return payload.last() == self.rest.last() && payload == self.rest;
         }
@@ -166,7 +166,7 @@ pub(super) fn size(descriptor: u8, bytes: &[u8]) -> usize {
     }
 }
 
-/// Bytes of a payload whose descriptor says them all.
+/// The length of a payload whose descriptor gives the whole length.
 #[inline]
 pub(super) fn short_size(descriptor: u8) -> u8 {
     if descriptor < NUMBER {

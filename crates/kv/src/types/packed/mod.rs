@@ -87,7 +87,7 @@ impl Packed {
         code::text(descriptor, &self.room[offset..self.payload as usize])
     }
 
-    /// An element as it is written.
+    /// An element in its written form.
     pub(super) fn code(&self, at: usize) -> Code<'_> {
         let (descriptor, offset) = (self.descriptor(at), self.offset(at));
         Code::read(descriptor, &self.room[offset..self.payload as usize])
@@ -122,7 +122,7 @@ impl Packed {
         Some(self.find_place(wanted, first, step)?.0)
     }
 
-    /// As [`find`](Packed::find), with the place of its payload.
+    /// As [`find`](Packed::find), with the place of the element's payload.
     #[inline]
     fn find_place(&self, wanted: &Code<'_>, first: usize, step: usize) -> Option<(usize, usize)> {
         let (mut offset, mut next) = (0, first);
@@ -341,11 +341,11 @@ impl<'a> Iter<'a> {
     }
 }
 
-/// An element as it stands there.
+/// An element as it stands in the collection.
 #[derive(Clone, Copy)]
 pub(super) struct Raw<'a> {
     descriptor: u8,
-    /// Payload of the element, and what is behind it.
+    /// Payload of the element, and the bytes behind it.
     from: &'a [u8],
 }
 
@@ -369,7 +369,7 @@ impl<'a> Raw<'a> {
         code::score(self.descriptor, self.from)
     }
 
-    /// Bytes that it would take in a listpack.
+    /// Bytes that the element would take in a listpack.
     pub(super) fn listed(self) -> usize {
         code::listed(self.descriptor, &self.from[..self.size()])
     }

@@ -16,7 +16,7 @@ pub(super) const ENTRIES: u32 = 100;
 /// Entries with rising ids, at least one.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    /// Id of the entry that it began with.
+    /// Id of the entry with which the block began.
     pub(super) first: StreamId,
     /// Id of the entry that was added last.
     pub(super) last: StreamId,
@@ -33,19 +33,19 @@ pub(super) struct Block {
     pub(super) removed: u32,
 }
 
-/// An entry, where it stands.
+/// An entry and its place in the block.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     /// Id of the entry.
     pub id: StreamId,
-    /// The names of its fields, if it shares them.
+    /// The names of the entry's fields, if it shares them with the block.
     names: Option<&'a [u8]>,
     count: u32,
     rest: &'a [u8],
 }
 
 impl<'a> Item<'a> {
-    /// How many fields it has.
+    /// How many fields the entry has.
     #[must_use]
     pub fn fields(&self) -> usize {
         self.count as usize
@@ -104,7 +104,7 @@ impl Block {
         block(self.bytes.capacity())
     }
 
-    /// Nothing more will be added.
+    /// Marks the block as complete: no entry will be added.
     pub(super) fn close(&mut self) {
         self.bytes.shrink_to_fit();
     }
@@ -212,7 +212,7 @@ impl Block {
         if from <= self.first {
             return at;
         }
-        // In the terms of what is written.
+        // The difference in the form in which the block stores it.
         let ms_from = from.ms.saturating_sub(self.first.ms);
         let seq_from = |ms: u64| match ms {
             0 => from.seq.saturating_sub(self.first.seq),
@@ -266,7 +266,7 @@ impl Block {
         }
     }
 
-    /// Removes an entry; whether it was there.
+    /// Removes an entry; returns whether it was there.
     pub(super) fn remove(&mut self, id: StreamId) -> bool {
         let at = self.seek(id);
         if self.at(at).is_none_or(|item| item.id != id) {
@@ -296,7 +296,7 @@ impl Block {
         }
     }
 
-    /// Writes it for a snapshot.
+    /// Writes the block for a snapshot.
     pub(super) fn write(&self, to: &mut Vec<u8>) {
         super::number::put_id(to, self.first);
         super::number::put_id(to, self.last);
@@ -421,7 +421,7 @@ mod tests {
         for cut in 0..good.len() {
             assert!(Block::read(&mut &good[..cut]).is_none(), "{cut}");
         }
-        // Whatever it reads can be walked.
+        // Whatever bytes are read, the result can be walked.
         for at in 0..good.len() {
             for bit in 0..8 {
                 let mut bad = good.clone();

@@ -75,7 +75,7 @@ impl Entries {
         self.len == 0
     }
 
-    /// How many blocks they are in.
+    /// The number of blocks of the entries.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.blocks.len()
@@ -112,7 +112,7 @@ impl Entries {
         self.top
     }
 
-    /// Bytes of memory that it owns.
+    /// Bytes of memory that the entries own.
     pub(super) fn heap(&self) -> usize {
         self.heap + block_of::<Block>(self.blocks.capacity())
     }
@@ -126,8 +126,8 @@ impl Entries {
         self.last_id.next()
     }
 
-    /// Adds an entry of fields and values in turn, at least one pair. Its id has to be above
-    /// [`last_id`](Entries::last_id).
+    /// Adds an entry of fields and values in turn, at least one pair. The entry's id has to be
+    /// above [`last_id`](Entries::last_id).
     pub fn append(&mut self, id: StreamId, pairs: &[&[u8]]) {
         debug_assert!(id > self.last_id, "ids rise");
         let last = self.blocks.len().wrapping_sub(1);
@@ -138,7 +138,7 @@ impl Entries {
             }
             _ => {
                 if measure.is_some() {
-                    // The block stays as it is, if it is being written down.
+                    // The block stays as it is, if a snapshot is being made of it.
                     let block = &mut self.blocks[last];
                     let held = block.heap();
                     block.close();
@@ -224,7 +224,7 @@ impl Entries {
             .take_while(move |item| item.id >= from)
     }
 
-    /// Deletes an entry; whether it was there.
+    /// Deletes an entry; returns whether the entry was there.
     pub fn delete(&mut self, id: StreamId) -> bool {
         let Some(number) = self.block_of(id) else {
             return false;
@@ -356,7 +356,8 @@ impl Entries {
         true
     }
 
-    /// Has them written down as they are now, whatever becomes of them. Takes a step for each block.
+    /// Has the entries written down in their present state, however they change later. Takes a step
+    /// for each block.
     pub(super) fn freeze(&mut self, id: u64, queued: &Arc<AtomicUsize>) {
         let blocks = self.blocks.len();
         self.numbered = Some(Box::new(Numbered {

@@ -17,9 +17,9 @@ pub(super) type Groups = BTreeMap<Box<[u8]>, Arc<Group>>;
 pub struct Pending {
     /// Id of the entry.
     pub id: StreamId,
-    /// When it was given last: milliseconds since 1970.
+    /// The time at which the entry was last delivered: milliseconds since 1970.
     pub delivered_ms: u64,
-    /// How often it was.
+    /// How many times the entry was delivered.
     pub count: u64,
     /// The number of the consumer.
     pub consumer: u32,
@@ -35,7 +35,7 @@ impl Keyed for Pending {
 #[derive(Clone, Debug)]
 pub struct Consumer {
     name: Box<[u8]>,
-    /// When it last asked for something, and when it last was given something: milliseconds since 1970.
+    /// The times of the consumer's last request and of its last entry: milliseconds since 1970.
     pub(super) seen_ms: u64,
     pub(super) active_ms: Option<u64>,
     pending: Ordered<StreamId>,
@@ -48,19 +48,19 @@ impl Consumer {
         &self.name
     }
 
-    /// When it last asked for something: milliseconds since 1970.
+    /// The time of the consumer's last request: milliseconds since 1970.
     #[must_use]
     pub fn seen_ms(&self) -> u64 {
         self.seen_ms
     }
 
-    /// When it was last given something, if it ever was: milliseconds since 1970.
+    /// The time at which the consumer was last given an entry, if ever: milliseconds since 1970.
     #[must_use]
     pub fn active_ms(&self) -> Option<u64> {
         self.active_ms
     }
 
-    /// How many entries it has not acknowledged.
+    /// How many entries the consumer has not acknowledged.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.pending.len()
@@ -81,7 +81,7 @@ pub struct Group {
     pub(super) read: Option<u64>,
     pending: Ordered<Pending>,
     names: BTreeMap<Box<[u8]>, u32>,
-    /// By their numbers.
+    /// The consumers by their numbers.
     consumers: Vec<Option<Consumer>>,
     free: Vec<u32>,
     /// Bytes of memory of the consumers, the vector not included.
@@ -290,7 +290,7 @@ impl Group {
         self.pending.len()
     }
 
-    /// The first and the last of them.
+    /// The first and the last pending entry.
     #[must_use]
     pub fn pending_ends(&self) -> Option<(StreamId, StreamId)> {
         Some((self.pending.first()?.id, self.pending.last()?.id))
@@ -327,7 +327,7 @@ impl Group {
         }
     }
 
-    /// Acknowledges an entry; returns whether it was pending.
+    /// Acknowledges an entry; returns whether the entry was pending.
     pub fn acknowledge(&mut self, id: StreamId) -> bool {
         let Some(pending) = self.pending.remove(id) else {
             return false;

@@ -3,14 +3,14 @@
 /// The id of an entry of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
-    /// Milliseconds since 1970, if the server has chosen it.
+    /// Milliseconds since 1970, if the server has chosen the id.
     pub ms: u64,
     /// Tells ids of one time apart.
     pub seq: u64,
 }
 
 impl StreamId {
-    /// Before all entries; no entry has it.
+    /// The id before all entries; no entry has this id.
     pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
     /// The last there can be.
     pub const MAX: StreamId = StreamId {

@@ -1,6 +1,6 @@
 //! A stream as parts, and from the parts that were written down.
 //!
-//! `docs/formats/kv-snapshot.md` draws them.
+//! `docs/formats/kv-snapshot.md` draws the parts.
 
 use super::block::Block;
 use super::number::{take, take_id, take_text};
@@ -9,7 +9,7 @@ use super::telling::Telling;
 use super::{Pending, Stream, StreamId};
 
 impl Stream {
-    /// Writes all parts, each with its length; how many.
+    /// Writes all parts, each with its length; returns how many.
     pub(crate) fn put_parts(&self, to: &mut Vec<u8>) -> usize {
         let mut pieces = Vec::new();
         Telling::new(&self.entries, self.groups.as_ref()).thaw(usize::MAX, &mut pieces);

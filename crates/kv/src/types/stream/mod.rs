@@ -75,7 +75,7 @@ impl Stream {
     /// Allocations to be handed back when it is freed, about.
     pub(crate) fn allocations(&self) -> usize {
         let groups = self.groups.iter().flat_map(|groups| groups.values());
-        // A few groups say whether it takes long.
+        // A few groups show whether freeing takes long.
         let groups = groups.take(64).map(|group| 4 + group.allocations());
         self.entries.blocks() + groups.sum::<usize>()
     }
@@ -118,7 +118,7 @@ impl Stream {
         change: impl FnOnce(&Entries, &mut Group) -> R,
     ) -> Option<R> {
         let group = Arc::make_mut(self.groups.as_mut()?).get_mut(name)?;
-        // A copy, if it is one, takes less.
+        // A copy of the groups, if this is one, takes less memory.
         let before = group.heap();
         let group = Arc::make_mut(group);
         let result = change(&self.entries, group);
@@ -178,7 +178,7 @@ impl Stream {
         let Some(groups) = self.groups.as_mut().filter(|_| freed < most) else {
             return freed;
         };
-        // The snapshot that shares them frees them.
+        // The snapshot that shares the groups frees them.
         let Some(groups) = Arc::get_mut(groups) else {
             return freed;
         };

@@ -8,7 +8,7 @@ use super::file::SimFile;
 use super::state::State;
 use crate::disk::Disk;
 
-/// A directory in memory. Clones are the same disk.
+/// A directory in memory. Clones stand for one disk.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
@@ -54,8 +54,9 @@ impl SimDisk {
         self.lock().powered
     }
 
-    /// The disk as it is found after a power loss now, in a way the seed chooses. Every later operation on this
-    /// disk fails with [`PowerLost`](super::PowerLost); the new disk has the same capacity and no faults.
+    /// The disk as it is found after a power loss now; the seed chooses which unsynced writes survive. Every
+    /// later operation on this disk fails with [`PowerLost`](super::PowerLost); the new disk has the same
+    /// capacity and no faults.
     #[must_use]
     pub fn crash(&self) -> SimDisk {
         let survival = Survival::any(&mut self.lock().random);
@@ -86,13 +87,13 @@ impl SimDisk {
     }
 
     /// Turns one bit (0 to 7) of a stored byte over, as a decaying medium does: in what is proven
-    /// and in every later version. `false` if there is no such file or byte.
+    /// and in every later version. `false` if the disk has no such file or byte.
     pub fn flip(&self, name: &str, offset: u64, bit: u8) -> bool {
         self.lock().flip(name, offset, bit)
     }
 
-    /// The contents of a file as a process sees them; `None` if no file has this name. This works
-    /// without power.
+    /// The contents of a file as a process sees them; `None` if no file has this name. This
+    /// function works without power.
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         self.lock().contents(name)
     }

@@ -1,11 +1,11 @@
-//! Faults of a simulated disk, and what is left after them.
+//! Faults of a simulated disk, and the bytes that survive them.
 
 use std::io;
 
 use fastrand::Rng;
 
-/// Faults to come. Each counts its own kind of operation from when it is set, the first being 1,
-/// strikes once, and is gone.
+/// Faults to come. Each fault counts its own kind of operation from the moment it is set (the first
+/// is 1), strikes once, and is gone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// Power is lost at the n-th changing operation: that operation may still have happened, in
@@ -23,7 +23,7 @@ pub struct Faults {
     pub write: Option<u64>,
 }
 
-/// Counts down; `true` when it strikes.
+/// Counts down; `true` when the fault strikes.
 pub(super) fn strikes(fault: &mut Option<u64>) -> bool {
     match fault {
         Some(0 | 1) => {
@@ -62,7 +62,7 @@ impl From<PowerLost> for io::Error {
 pub enum Survival {
     /// No unsynced sector survives.
     Nothing,
-    /// All of them.
+    /// All bytes of the disk.
     Everything,
     /// All up to a moment, which the seed chooses; the change that was under way is torn.
     Prefix,

@@ -32,7 +32,8 @@ struct Version {
 struct Length {
     at: u64,
     len: usize,
-    /// Whether it was made by cutting: then sectors wholly behind it are gone with it.
+    /// Whether the version was made by cutting: then sectors wholly behind the end are gone with
+    /// it.
     cut: bool,
 }
 
@@ -78,7 +79,7 @@ impl Inode {
         self.live.to_vec()
     }
 
-    /// The room it takes with this length.
+    /// The space that a file of this length takes.
     pub(super) fn room(len: u64) -> u64 {
         len.div_ceil(BLOCK).max(1) * BLOCK
     }

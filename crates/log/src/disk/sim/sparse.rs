@@ -3,7 +3,7 @@
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sparse {
-    /// Behind them are zeros, up to `len`.
+    /// The stored bytes; behind them are zeros, up to `len`.
     stored: Vec<u8>,
     len: usize,
 }

@@ -33,7 +33,7 @@ struct Listener {
     state: State,
 }
 
-/// What the ring knows a listening socket by.
+/// The number by which the ring knows a listening socket.
 fn number<Q: Queues>(_: &Ring<Q>, socket: &Descriptor) -> RawFd {
     Q::Sys::number(Q::Sys::look(socket))
 }
@@ -119,7 +119,7 @@ impl Listeners {
         Some(Outcome::Accepted(which, accepted))
     }
 
-    /// Arms again what has ended by itself.
+    /// Arms operations again that have ended by themselves.
     #[inline]
     pub(super) fn go_on(&mut self, ring: &mut Ring<impl Queues>) {
         if std::mem::take(&mut self.ended) && self.on {

@@ -1,4 +1,4 @@
-//! What the loop asks of a driver, by completions: each becomes an outcome.
+//! The driver's part that the loop calls, by completions: each completion becomes an outcome.
 
 use std::io;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
                     return Some(Outcome::AlarmOver);
                 }
                 Kind::Install if done.result >= 0 && mistaken(Mistake::InstallForgotten) => {}
-                // The descriptor comes too late for its connection. SAFETY: it has been made, and
+                // The descriptor arrives too late for its connection. SAFETY: it has been made, and
                 // no other code has seen this.
                 Kind::Install if done.result >= 0 => drop(unsafe { self.ring.accepted(done) }),
                 Kind::Wake | Kind::Cancel | Kind::Install => {}
@@ -213,7 +213,7 @@ impl<Q: Queues> Driver for Sockets<Q> {
 }
 
 impl<Q: Queues> Sockets<Q> {
-    /// Takes what has completed, and announces it to protocols that look ahead.
+    /// Takes the completions, and announces received bytes to protocols that look ahead.
     #[inline]
     fn begin_batch(&mut self, core: &mut Core) {
         self.ring.collect();

@@ -1,9 +1,9 @@
-//! What sends of several slices point at.
+//! The slices that sends of several slices point at.
 
 /// Slices of one send.
 pub(super) const SLICES: usize = 64;
-/// The slices that one send of several slices points at. They stay in one place until the send
-/// completes.
+/// The slices that one send of several slices points at. The slices stay in one place until the
+/// send completes.
 pub(super) struct Gather {
     pub(super) header: libc::msghdr,
     pub(super) slices: [libc::iovec; SLICES],

@@ -63,7 +63,7 @@ impl<Q: Queues> Sockets<Q> {
         parts.whole.space()[parts.len..parts.len + len].copy_from_slice(&piece.space()[..len]);
         parts.len += len;
         let is_full = parts.len + self.small.piece_len() > room;
-        // The kernel may need it before this connection does again.
+        // The kernel may need the piece before this connection needs it again.
         drop(piece);
         if !more_comes || is_full {
             self.offer_parts(core, index);

@@ -22,7 +22,7 @@ use crate::kernel::queues::{Operation, Queues, Target};
 type Fd<Q> = <<Q as Queues>::Sys as Sys>::Fd;
 
 impl<S: Sys> Sock<S> {
-    /// What the ring knows it by.
+    /// The number by which the ring knows the socket.
     #[inline]
     pub(super) fn target(&self, index: u32) -> Target {
         match &self.fd {
@@ -31,7 +31,7 @@ impl<S: Sys> Sock<S> {
         }
     }
 
-    /// Puts it into the table, if there is a place for it.
+    /// Puts a socket into the table, if the table has a place for it.
     pub(super) fn place<Q: Queues<Sys = S>>(
         &mut self,
         ring: &mut Ring<Q>,

@@ -26,7 +26,7 @@ const PING: &[u8] = b"does it work?";
 /// millisecond.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What not every kernel with a working io_uring can do.
+/// Abilities that some kernels with a working io_uring lack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Abilities {
     /// Limits what a multishot receive takes before others get their turn (Linux 6.17).
@@ -40,7 +40,7 @@ pub(crate) fn works() -> Result<Abilities, String> {
     static FOUND: OnceLock<Result<Abilities, String>> = OnceLock::new();
     FOUND
         .get_or_init(|| {
-            // A thread of its own, because a ring belongs to the thread that made it.
+            // The probe has a thread of its own, because a ring belongs to the thread that made it.
             let probe = std::thread::Builder::new().name("tidewire-probe".into());
             match probe.spawn(probe_once).map(std::thread::JoinHandle::join) {
                 Ok(Ok(found)) => found,

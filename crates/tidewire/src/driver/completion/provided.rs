@@ -23,7 +23,7 @@ pub(super) struct Group<B> {
     pool: Pool,
     /// Pieces that the kernel has now.
     given: usize,
-    /// Pieces that it should have.
+    /// The number of pieces that the kernel should have.
     target: usize,
     /// The kernel has found nothing to pick since the last refill.
     dry: bool,

@@ -41,7 +41,7 @@ impl<Q: Queues> Sockets<Q> {
         self.change(state);
     }
 
-    /// Brings the operations of a socket in line with what is wanted.
+    /// Starts and cancels operations of a socket as its connection's wishes require.
     fn change(&mut self, state: &State) {
         let index = state.id.index;
         let Some(sock) = self.sock(index) else { return };
@@ -205,7 +205,7 @@ impl<Q: Queues> Sockets<Q> {
         let sock = self.sock(index).expect("its completion came");
         if sock.receiver.has_parts {
             if done.is(Errno::NOBUFS) && !once {
-                // The rest of what was cut goes into a large piece.
+                // The rest of the cut piece goes into a large piece.
                 sock.receiver.stream = true;
                 return core.touch(index);
             }
@@ -255,8 +255,8 @@ impl<Q: Queues> Sockets<Q> {
             return false;
         }
         let mut fed = false;
-        // In the order they came, each once: a connection that finds nothing again queues behind
-        // the others.
+        // Starved connections in the order they came, each once: a connection that finds no piece
+        // again queues behind the others.
         for _ in 0..self.starved.len() {
             let Some(token) = self.starved.pop_front() else {
                 break;

@@ -19,7 +19,7 @@ pub(super) enum Operation {
     Once,
     /// Being cancelled. The receive may still bring bytes.
     OnceEnding,
-    /// Takes what is there for a stop, and does not wait.
+    /// Takes the bytes that are there for a stop, and does not wait.
     Sweep,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Receiver {
     pub(super) stream: bool,
     /// Full pieces in a row or, of a stream, small ones.
     run: u8,
-    /// Bytes that came since they were last wanted.
+    /// Bytes that arrived while the connection did not want any.
     pub(super) unwanted: u32,
     /// The socket held more than the last receive took.
     pub(super) more: bool,

@@ -1,7 +1,7 @@
 //! A ring: operations in, completions out, one system call for both.
 //!
-//! The ring counts what is in flight. Memory that an operation points at must outlive it, so a
-//! ring ends by taking everything back and waiting until nothing is left.
+//! The ring counts the operations in flight. Memory that an operation points at must outlive it, so
+//! a ring ends by taking everything back and waiting until nothing is left.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) const LOOKS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Completion {
     pub(super) token: Token,
-    /// What the call would have returned; negative: an error number.
+    /// The result of the system call; negative: an error number.
     pub(super) result: i32,
     flags: u32,
 }
@@ -116,8 +116,8 @@ impl<Q: Queues> Ring<Q> {
     /// Queues a send.
     ///
     /// # Safety
-    /// The memory that it points at stays valid and is not written until the operation's last
-    /// completion has been collected.
+    /// The memory that the operation points at must stay valid and unwritten until the operation's
+    /// last completion has been collected.
     #[inline]
     pub(super) unsafe fn send(&mut self, operation: Operation, token: Token) {
         // SAFETY: the caller's.
@@ -147,7 +147,7 @@ impl<Q: Queues> Ring<Q> {
 
     /// # Safety
     /// As for [`Queues::push`].
-    // Always in line, where it is known which operation it is.
+    // The function is always inlined where the kind of operation is known.
     #[inline(always)]
     unsafe fn push(&mut self, operation: Operation, token: Token) {
         let user_data = token.pack();
@@ -160,8 +160,8 @@ impl<Q: Queues> Ring<Q> {
         }
     }
 
-    /// Full: hands over what is queued. If the kernel wants completions taken first, they wait in
-    /// `collected` for the next turn. Whether it took them.
+    /// The queue is full: hands the queued operations over. If the kernel wants completions taken
+    /// first, they wait in `collected` for the next turn. Whether it took them.
     #[cold]
     fn make_room(&mut self) -> bool {
         let submitted = self.submit();
@@ -175,7 +175,7 @@ impl<Q: Queues> Ring<Q> {
 
     // ---- Entering ----
 
-    /// Hands over what is queued, without waiting.
+    /// Hands the queued operations over, without waiting.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         self.enter(Some(Duration::ZERO))
     }

@@ -87,7 +87,7 @@ pub(crate) struct Sockets<Q: Queues> {
     socks: Table<Sock<Q::Sys>>,
     /// Generation of the socket made last.
     generation: u32,
-    /// Pieces taken from their completions to be announced, in the order of these.
+    /// Pieces taken from their completions to be announced, in the order of the completions.
     pub(super) early: VecDeque<Early>,
     /// Parts of connections for which the rest is on its way.
     pub(super) parts: Vec<Parts>,
@@ -106,7 +106,7 @@ pub(crate) struct Sockets<Q: Queues> {
     pub(super) alarm: Alarm<Q::Sys>,
     /// Completions being dealt with.
     pub(super) batch: Vec<Completion>,
-    /// How many of them were.
+    /// How many of the pieces were handed out.
     pub(super) dealt: usize,
 }
 

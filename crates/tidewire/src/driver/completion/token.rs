@@ -77,7 +77,7 @@ impl Token {
         (self.kind as u64) << 56 | u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The kernel hands back only what it was given.
+    /// The kernel hands back only the values that it was given.
     pub(super) fn unpack(user_data: u64) -> Token {
         Token {
             kind: KINDS[(user_data >> 56) as usize],

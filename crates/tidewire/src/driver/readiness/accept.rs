@@ -24,7 +24,7 @@ struct Listener {
 #[derive(Default)]
 pub(super) struct Listeners {
     all: Vec<Listener>,
-    /// Connections taken from one before others get their turn.
+    /// Connections taken from one listener before other listeners get their turn.
     batch: usize,
     /// The one that is accepted from, and how many more connections.
     now: Option<(usize, usize)>,

@@ -1,4 +1,4 @@
-//! What the loop asks of a driver, by readiness: the poller's events become outcomes.
+//! The driver's part that the loop calls, by readiness: the poller's events become outcomes.
 
 use std::io;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl<P: Poller> Driver for Sockets<P> {
 
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        // Events are there already if polling found them.
+        // Polling may have found events already.
         if self.poller.has_event() && !mistaken(Mistake::PolledNewsForgotten) {
             return Ok(());
         }

@@ -67,7 +67,7 @@ impl<S: Sys> Poller for Epoll<S> {
     }
 
     fn forget(&mut self, _token: u64) {
-        // Closing the descriptor takes it out.
+        // Closing the descriptor removes it from the epoll set.
     }
 
     fn leave(&mut self, fd: &S::Fd, _token: u64) {

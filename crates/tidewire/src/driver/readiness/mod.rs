@@ -45,7 +45,7 @@ pub(crate) struct Readiness {
     pub(crate) urgent: bool,
     /// The peer finished sending.
     pub(crate) ended: bool,
-    /// Both directions have ended.
+    /// Whether both directions have ended.
     pub(crate) over: bool,
     /// An error is pending.
     pub(crate) failed: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Readiness {
 
 /// An interface of the kernel that tells which descriptors are ready.
 pub(crate) trait Poller {
-    /// The kernel that it is of.
+    /// The kernel of the poller.
     type Sys: Sys;
     /// Connections are reported once for each change, not for as long as they are ready.
     const EDGE_TRIGGERED: bool;

@@ -128,7 +128,8 @@ impl<P: Poller> Sockets<P> {
         let Some(sock) = self.sock(index) else { return };
         let Some(rest) = sock.sweep else { return };
         let state = &core.states[index as usize];
-        // Held back by its own output only, so that the rest will be read when that has drained.
+        // The connection is held back by its own output only, so that the rest of the input will be
+        // read when the output has drained.
         let held_back = sock.readable && !state.wants_input() && state.waits_for_drain();
         if rest == 0 || !held_back {
             sock.sweep = None;

@@ -20,7 +20,7 @@ fn sum(slices: &[IoSlice<'_>]) -> usize {
 }
 
 impl<P: Poller> Sockets<P> {
-    /// Sends what is queued.
+    /// Sends the queued output.
     pub(super) fn send(&mut self, state: &mut State, env: &mut Env) {
         let index = state.id.index;
         let Some(sock) = self.socks.get(index as usize) else {

@@ -24,7 +24,8 @@ const SWEEP_NEW: usize = 1 << 20;
 
 pub(super) struct Sock<S: Sys> {
     pub(super) fd: S::Fd,
-    /// Generation of its connection; tells events of an earlier one with the same index.
+    /// Generation of the socket's connection; tells events of an earlier connection with the same
+    /// index.
     pub(super) generation: u32,
     /// The kernel may have input.
     pub(super) readable: bool,
@@ -102,7 +103,8 @@ impl<P: Poller> Sockets<P> {
             self.poller.sys().reset_on_close(&fd);
         }
         watched?;
-        // What the kernel holds already need not be announced: a stop cannot wait for it.
+        // The poller need not announce bytes that the kernel already holds: a stop cannot wait for
+        // them.
         let sweep = core.draining().then_some(SWEEP_NEW);
         let sock = Sock {
             fd,

@@ -16,8 +16,8 @@ const TINY: usize = 64;
 /// bytes, and a long queue has few blocks.
 const GROWTH: usize = 4;
 
-/// Memory of a fixed size, filled from the front. Its bytes do not move: the kernel may be sending
-/// some while more are added.
+/// Memory of a fixed size, filled from the front. The bytes of a block do not move: the kernel may
+/// be sending some while more are added.
 pub(super) struct Block {
     /// The vector never grows beyond its first allocation. Bytes behind `used` were written once.
     bytes: Vec<u8>,

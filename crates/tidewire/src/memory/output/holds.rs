@@ -16,7 +16,8 @@ pub(crate) struct Holds {
     marks: VecDeque<(u64, u64)>,
     /// Marks up to this one are released.
     released: u64,
-    /// On the list of its loop and service; see [`Barrier`](super::Barrier).
+    /// Whether the connection is on the list of its loop and service; see
+    /// [`Barrier`](super::Barrier).
     pub(crate) listed: bool,
 }
 

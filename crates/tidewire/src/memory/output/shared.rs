@@ -8,7 +8,7 @@ use crate::contained::contained;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OwnerPanicked;
 
-/// Never empty, until it is released.
+/// Shared bytes; never empty, until they are released.
 pub(super) struct Shared(Bytes);
 
 impl Shared {

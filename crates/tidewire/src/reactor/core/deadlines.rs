@@ -14,7 +14,7 @@ use crate::reactor::wheel::Wheel;
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::time::Instant;
 
-/// Deadlines dealt with before input gets its turn.
+/// Deadlines that are handled before input gets its turn.
 const EXPIRE_MAX: usize = 4096;
 
 impl Core {
@@ -186,7 +186,7 @@ impl Core {
         }
     }
 
-    /// What the peer owes, and the connection's lifetime.
+    /// The deadlines of the peer, and the connection's lifetime.
     pub(super) fn expire_peer(&mut self, io: &mut impl Transport, index: u32) {
         let now = self.env.now;
         let state = &mut self.states[index as usize];
@@ -227,8 +227,8 @@ impl Core {
             }
         } else if state.is_paused() || !state.out.is_empty() || state.flags.has(Flag::AwaitsMaking)
         {
-            // The connection waits because its protocol told it to, for output that is held back,
-            // or for its turn to make more.
+            // The connection waits because its protocol told it to, for held output, or for its
+            // turn to make more output.
             state.last_progress = now;
         } else {
             state.last_progress = now;
@@ -287,7 +287,8 @@ mod tests {
     use crate::reactor::by_hand::ByHand;
     use crate::reactor::sending::SendShares;
 
-    /// What the peer takes between two looks counts, so a limit lies between them, however late the first was.
+    /// Time that the peer takes between two looks of the loop counts, so a limit lies between the looks,
+    /// however late the first look was.
     #[test]
     fn a_loop_that_was_held_up_gives_the_peer_its_time() {
         let second = Duration::from_secs(1);

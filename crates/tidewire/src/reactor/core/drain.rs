@@ -1,4 +1,4 @@
-//! A stop, as connections see it.
+//! The effects of a stop on connections.
 
 use std::io;
 
@@ -67,8 +67,7 @@ impl Core {
         self.env.touch(state);
     }
 
-    /// Connections of these services that were never served are not waited for any more: their protocols are told of the
-    /// stop.
+    /// Stops waiting for connections of these services that were never served: their protocols are told of the stop.
     pub(crate) fn give_up_unserved(&mut self, services: u64) {
         if self.env.unserved_given_up == services {
             return;
@@ -107,7 +106,7 @@ impl Core {
         self.env.touch(state);
     }
 
-    /// Cuts what is left.
+    /// Cuts the remaining connections.
     pub(crate) fn cut_all(&mut self, io: &mut impl Transport) {
         let all: Vec<u32> = self.states.iter().map(|(i, _)| i as u32).collect();
         for index in all {

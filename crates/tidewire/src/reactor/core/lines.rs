@@ -6,7 +6,7 @@ use crate::reactor::env::Env;
 use crate::reactor::state::{State, Tally};
 use crate::vocabulary::closed::Closed;
 
-/// Target of these lines, so that they can be chosen and left out.
+/// Target of the log lines about connections, so that they can be chosen and left out.
 const TARGET: &str = "tidewire::connection";
 
 /// A connection is opened. From here on it is known whether a line will be logged at its end.

@@ -47,7 +47,7 @@ use crate::reactor::wheel::Wheel;
 /// [`Protocol::look_ahead`](crate::Protocol::look_ahead).
 pub const LOOK_AHEAD_MAX: usize = 16;
 
-/// What the builder decides for every loop.
+/// The builder's decisions for every loop.
 pub(crate) struct Plan {
     /// Hosts of the services, in the order of their numbers.
     pub(crate) hosts: Vec<Hosted>,
@@ -96,7 +96,7 @@ pub(crate) struct Core {
     looks_ahead: bool,
     /// Limits of each host, without the virtual call.
     limits: Vec<Arc<Limits>>,
-    /// Connections of each host on their way out.
+    /// For each host, the number of its dialled connections that are not connected yet.
     dialling: Vec<usize>,
     wheel: Wheel,
     /// No deadline is before this time (nanoseconds; `u64::MAX` if there is none). The time may be
@@ -232,7 +232,7 @@ impl Core {
         }
     }
 
-    /// Whether other threads can reach it.
+    /// Whether other threads can reach the loop.
     pub(crate) fn reachable(&self) -> bool {
         self.awaits_answers || self.hosts.iter().any(|h| h.reachable())
     }

@@ -1,4 +1,4 @@
-//! What drivers report of a connection.
+//! Drivers' reports about a connection.
 
 use std::io;
 
@@ -74,7 +74,7 @@ impl Core {
         true
     }
 
-    /// No more comes: offers what is carried.
+    /// No more input comes: offers the carried bytes.
     #[cold]
     pub(crate) fn offer_what_is_carried(&mut self, index: u32) {
         let state = &mut self.states[index as usize];
@@ -82,13 +82,13 @@ impl Core {
         self.env.touch(state);
     }
 
-    /// Whether a protocol looks ahead at what is about to be received.
+    /// Whether a protocol looks ahead at bytes that are about to be offered.
     #[inline]
     pub(crate) fn anybody_looks_ahead(&self) -> bool {
         self.looks_ahead
     }
 
-    /// Whether this connection does, and will be offered what has come.
+    /// Whether this connection looks ahead, and will be offered its received bytes.
     pub(crate) fn looks_ahead(&self, index: u32) -> bool {
         let state = self.states.get(index as usize);
         state.is_some_and(|s| {
@@ -130,7 +130,7 @@ impl Core {
         self.env.failed(&mut self.states[index as usize], kind);
     }
 
-    /// The connection failed, and everything was received of it.
+    /// The connection failed, and all its bytes have been received.
     pub(crate) fn receive_failed(&mut self, index: u32, kind: io::ErrorKind) {
         let state = &mut self.states[index as usize];
         self.env.receive_failed(state, kind);

@@ -198,7 +198,7 @@ impl Core {
         state.watch_output(env.now);
         let on = Self::count(meter, env, state, !state.is_paused());
         io.set_reading(state, env, on);
-        // Looking away may have shown that it is broken.
+        // The look-ahead may have shown that the connection is broken.
         state.is_open()
     }
 
@@ -240,7 +240,7 @@ impl Core {
         if let Some(state) = self.states.get_mut(index as usize) {
             state.flags.remove(Flag::Listed);
             if matches!(state.phase, Phase::Dead { .. }) {
-                // What the engine was asked to do has failed.
+                // The engine's operation has failed.
                 return self.touch(index);
             }
             self.rearm(index);
@@ -334,7 +334,7 @@ impl Core {
                     self.shut(io, index);
                 }
             } else if !state.out.may_send() {
-                // The peer cannot take what is held back.
+                // The peer cannot take output that is held back.
                 state.phase_ends = None;
             } else if state.phase_ends.is_none() {
                 state.last_progress = self.env.now;

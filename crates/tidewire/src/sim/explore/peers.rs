@@ -46,7 +46,7 @@ pub(super) struct Peer {
     steps: Vec<(u64, Step)>,
     pub(super) sent: usize,
     looked: usize,
-    /// The peer has let go of its connection.
+    /// Whether the peer has let go of its connection.
     gone: bool,
     /// The peer does nothing before that time.
     pub(super) late_until: u64,
@@ -91,7 +91,7 @@ impl Peer {
         self.plain.turn(&mut kernel.net, notices);
     }
 
-    /// Whether it would do something now.
+    /// Whether the peer would do a step now.
     pub(super) fn goes_on(&self, kernel: &Kernel, now: u64) -> bool {
         self.late_until <= now && (self.has_news(kernel) || self.step_due(now))
     }
@@ -100,7 +100,7 @@ impl Peer {
         self.steps.last().is_some_and(|(at, _)| *at <= now)
     }
 
-    /// When it would do something by itself.
+    /// When the peer would do a step by itself.
     pub(super) fn next_time(&self, now: u64) -> Option<u64> {
         let late = (self.late_until > now).then_some(self.late_until);
         late.or(self.steps.last().map(|(at, _)| *at))
@@ -130,7 +130,7 @@ impl Peer {
         }
     }
 
-    /// What is wrong with the bytes that the peer has read since the last look, if anything.
+    /// The fault in the bytes that the peer has read since the last look, if any.
     pub(super) fn look(&mut self) -> Option<String> {
         let stream = number(&self.from);
         for (at, byte) in self.plain.received.iter().enumerate().skip(self.looked) {
@@ -142,7 +142,7 @@ impl Peer {
         None
     }
 
-    /// Nothing is left for it to do, and its connection is over.
+    /// Whether the peer has no step left to do, and its connection is over.
     pub(super) fn is_done(&self) -> bool {
         let going = matches!(self.plain.state, PlainState::Connecting | PlainState::Open);
         self.steps.is_empty() && !going
@@ -157,7 +157,7 @@ impl Peer {
     }
 }
 
-/// What peers do.
+/// The steps of a peer.
 pub(super) struct Script {
     /// In nanoseconds.
     pub(super) begins: u64,

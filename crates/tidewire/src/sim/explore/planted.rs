@@ -22,7 +22,7 @@ fn shapes(mistake: Mistake) -> &'static [Shape] {
     }
 }
 
-/// How many seeds it takes, and what is found wrong.
+/// How many seeds are needed to find a mistake, and the fault that shows it.
 fn seeds_to_find(mistake: Mistake, within: u64) -> Option<(u64, String)> {
     let shapes = shapes(mistake);
     (0..within).find_map(|seed| {

@@ -1,4 +1,4 @@
-//! What the services under exploration tell, and what their workers are to do.
+//! The record of the services under exploration, and the tasks of their workers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use crate::sim::explore::role::{Message, Role};
 use crate::vocabulary::closed::Closed;
 use crate::vocabulary::endpoint::Endpoint;
 
-/// One connection, as its protocol sees it.
+/// One connection from its protocol's point of view.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) role: Option<Role>,
     pub(super) opened: u32,
     pub(super) closed: Vec<Closed>,
-    /// Consumed of its input; bytes.
+    /// Consumed bytes of the connection's input.
     pub(super) consumed: usize,
-    /// Left unconsumed when its peer had finished.
+    /// Bytes left unconsumed when the connection's peer had finished.
     pub(super) unread: usize,
-    /// Messages that were taken for it.
+    /// Messages for the connection that the mailbox took.
     pub(super) posted: u32,
-    /// Messages that it was given.
+    /// Messages that the connection was given.
     pub(super) given: u32,
-    /// A stop has told it to drain.
+    /// Whether a stop has told the connection to drain.
     pub(super) drained: bool,
 }
 
@@ -32,7 +32,7 @@ impl Seen {
         self.opened > 0 && self.closed.is_empty()
     }
 
-    /// Whether it pauses until its peer has gone, or longer.
+    /// Whether the connection pauses until its peer has gone, or longer.
     pub(super) fn waits(&self) -> bool {
         matches!(self.role, Some(Role::Wait | Role::Deaf)) && self.is_open()
     }
@@ -46,7 +46,7 @@ pub(super) enum Job {
 
 #[derive(Default)]
 pub(super) struct Notes {
-    /// Accepted connections, by where they come from.
+    /// Accepted connections, by the addresses of their peers.
     pub(super) accepted: HashMap<Endpoint, Seen>,
     /// Connections dialled, by token.
     pub(super) dialled: HashMap<u64, Dialled>,

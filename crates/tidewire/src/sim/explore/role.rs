@@ -4,9 +4,9 @@ use crate::vocabulary::endpoint::Endpoint;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Forwards what it reads.
+    /// Forwards the bytes that it reads.
     Forward,
-    /// Writes it, and waits when output is full.
+    /// Writes the bytes that it reads, and waits when output is full.
     Write,
     /// Keeps the chunks for a while, then writes them.
     Keep,
@@ -30,9 +30,9 @@ pub(super) enum Role {
     Finish(usize),
     /// Panics after so many bytes.
     Panic(usize),
-    /// Pauses for ever, until it hears that its peer has gone.
+    /// Pauses for ever, until it is told that its peer has gone.
     Wait,
-    /// Takes what it gets, and pauses now and then.
+    /// Consumes its input, and pauses now and then.
     Doze,
     /// Pauses for ever, and does not listen.
     Deaf,

@@ -23,7 +23,8 @@ use crate::vocabulary::time::Instant;
 /// The first byte that a dialled connection receives.
 const GREETING: &[u8] = b"!";
 
-/// The service under exploration. Its connections look ahead, or (`AHEAD` false) do not.
+/// The service under exploration. The connections of the service look ahead, or (`AHEAD` false) do
+/// not.
 pub(super) struct Explored<const AHEAD: bool> {
     pub(super) record: Record,
     /// Roles are drawn from this and the peer's address.
@@ -63,10 +64,10 @@ pub(super) struct Client {
     back: usize,
     every: Duration,
     piece: usize,
-    /// Says nothing before it is greeted.
+    /// Whether the connection writes nothing before its peer has written.
     is_shy: bool,
     greeted: bool,
-    /// May have ended without all of it.
+    /// Whether the connection may have ended without all of its bytes.
     is_over: bool,
 }
 

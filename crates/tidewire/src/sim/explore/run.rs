@@ -207,7 +207,7 @@ impl Run {
             busy_poll: busy_poll(seed),
         };
         let mut conditions = Conditions::from_seed(seed);
-        // Small pieces more often: they fill up soon, and cost little.
+        // Small pieces are more frequent: they fill up soon, and cost little.
         if rng.below(2) == 0 {
             conditions.chunk = 1 << 10;
         }
@@ -382,7 +382,7 @@ impl Run {
     fn dial(&mut self) {
         self.dials_to_come -= 1;
         self.dials += 1;
-        // From much shorter than it takes to connect to much longer.
+        // Times from much shorter than a connect takes to much longer.
         let timeout = self.latency_max / 8 * (1 << self.rng.below(10));
         let pause = Duration::from_nanos(1 << self.rng.below(28));
         let to = match self.rng.below(6) {
@@ -580,7 +580,7 @@ impl Run {
         }
     }
 
-    /// What a correct peer has missed, if anything.
+    /// The events that a correct peer has missed, if any.
     fn left_undone(&self, peer: &Peer, seen: Option<&Seen>) -> Option<String> {
         let (state, got) = (peer.plain.state, peer.plain.received.len());
         let Some(seen) = seen.filter(|seen| seen.opened > 0) else {

@@ -26,7 +26,7 @@ fn shape(seed: u64) -> Shape {
     SHAPES[(seed % 3) as usize]
 }
 
-/// What is wrong with a run, if anything; a panic counts as wrong.
+/// The faults of a run, if any; a panic counts as a fault.
 fn wrongs(seed: u64) -> (Vec<String>, u64) {
     let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, shape(seed), false)));
     match outcome {

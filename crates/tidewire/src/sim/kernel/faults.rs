@@ -1,4 +1,4 @@
-//! What the simulated kernel does to the programs that call it.
+//! The faults that the simulated kernel causes to the programs that call it.
 
 use crate::reactor::random::Rng;
 

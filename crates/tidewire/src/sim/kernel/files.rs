@@ -23,12 +23,12 @@ pub(super) struct Stream {
     pub(super) peer: Endpoint,
     /// The outcome of the attempt is not there yet.
     pub(super) connecting: bool,
-    /// Pending, until a program takes it.
+    /// The pending error, until a program takes it.
     pub(super) error: Option<Errno>,
-    /// Nothing gets through any more.
+    /// No data gets through any more.
     pub(super) broken: bool,
     pub(super) reset_on_close: bool,
-    /// This side has shut down its output.
+    /// Whether our side has shut down its output.
     pub(super) shut: bool,
     pub(super) nonblocking: bool,
 }
@@ -36,19 +36,19 @@ pub(super) struct Stream {
 pub(super) struct Listener {
     pub(super) at: Endpoint,
     pub(super) backlog: VecDeque<(End, Endpoint)>,
-    /// A program has shut it down.
+    /// Whether a program has shut the socket down.
     pub(super) broken: bool,
     /// The listener lets no client begin to connect.
     pub(super) filters: bool,
 }
 
-/// What an epoll descriptor has to report.
+/// The events that an epoll descriptor has to report.
 #[derive(Default)]
 pub(super) struct Epoll {
     pub(super) ready: Vec<FileId>,
 }
 
-/// Virtual nanoseconds, and whether it is past them.
+/// The timer's time in virtual nanoseconds, and whether it has passed.
 #[derive(Default)]
 pub(super) struct Timer {
     pub(super) at: Option<u64>,
@@ -63,12 +63,12 @@ pub(super) enum What {
     Timer(Timer),
 }
 
-/// What has to be notified when something happens to a file.
+/// The object that has to be notified when an event happens on a file.
 pub(super) struct Watcher {
     pub(super) epoll: FileId,
     pub(super) token: u64,
     pub(super) flags: i32,
-    /// Among what is ready.
+    /// Whether the file is among the ready ones.
     pub(super) queued: bool,
 }
 
@@ -131,7 +131,7 @@ impl Files {
         *self.numbers.get(at)?
     }
 
-    /// Forgets a number; the file that it named.
+    /// Forgets a number; returns the file that it named.
     pub(super) fn forget(&mut self, number: RawFd) -> Option<FileId> {
         let id = self.id(number)?;
         self.numbers[number as usize - FIRST] = None;

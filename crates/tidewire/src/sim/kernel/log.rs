@@ -14,12 +14,12 @@ pub(crate) struct Log {
 
 #[cfg(test)]
 impl Log {
-    /// Keeps it in words from here on.
+    /// Keeps events in words from here on.
     pub(crate) fn keep_words(&mut self) {
         self.words.get_or_insert_default();
     }
 
-    /// What happened since words are kept.
+    /// The events in words, since words are kept.
     pub(crate) fn words(&self) -> &str {
         self.words.as_deref().unwrap_or_default()
     }

@@ -65,7 +65,8 @@ impl Sent {
     /// The slices that a message header points at.
     ///
     /// # Safety
-    /// The header and its slices are valid now, what they point at until the operation has completed.
+    /// The header and its slices must be valid now, and the memory that they point at until the
+    /// operation has completed.
     pub(super) unsafe fn gathered(header: *const libc::msghdr) -> Vec<Sent> {
         // SAFETY: the caller's.
         let slices = unsafe {

@@ -3,11 +3,12 @@
 //!
 //! * [`sys`], [`queues`]: what drivers call, [`Sys`](crate::kernel::calls::Sys) and
 //!   [`Queues`](crate::kernel::queues::Queues).
-//! * [`streams`], [`epoll`], [`ring`], [`rings`], [`operations`]: what is behind it.
+//! * [`streams`], [`epoll`], [`ring`], [`rings`], [`operations`]: the parts of the kernel behind
+//!   it.
 //! * [`files`], [`fd`], [`timers`]: open files, numbers and descriptors.
 //! * [`places`]: the tables of rings.
 //! * [`memory`]: buffers that programs lend.
-//! * [`faults`]: what it does to programs. [`log`]: what happened.
+//! * [`faults`]: the faults that the kernel causes to programs. [`log`]: what happened.
 //!
 //! Bytes travel over the simulated [network](super::net). A program never waits in here: a wait that
 //! finds nothing [parks](Kernel::parked) the loop, and the simulation goes on with another.
@@ -77,7 +78,7 @@ pub(crate) struct Kernel {
     ports: Vec<Port>,
     timers: Vec<FileId>,
     pub(crate) log: Log,
-    /// What programs have done that no kernel lets pass, in words.
+    /// Calls of programs that no kernel accepts, in words.
     wrongs: Vec<String>,
     /// The kernel's inbox on the network.
     actor: usize,
@@ -207,7 +208,7 @@ impl Kernel {
         }
     }
 
-    /// What programs have done that no kernel lets pass.
+    /// Calls of programs that no kernel accepts.
     pub(crate) fn wrongs(&self) -> &[String] {
         &self.wrongs
     }
@@ -234,7 +235,7 @@ impl Kernel {
         self.wrongs.push(what);
     }
 
-    /// Whether memory that it was lent may be looked at: no planted mistake has happened.
+    /// Whether lent memory may be looked at: no planted mistake has happened.
     fn trusts(&self) -> bool {
         self.wrongs.is_empty()
     }

@@ -298,7 +298,7 @@ impl Kernel {
     }
 }
 
-/// Whether it never waits.
+/// Whether the operation never waits.
 fn is_now(operation: Operation) -> bool {
     matches!(
         operation,

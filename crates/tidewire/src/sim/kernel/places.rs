@@ -41,7 +41,7 @@ impl Kernel {
         self.release(file);
     }
 
-    /// What an operation is to work on.
+    /// The socket or file that an operation works on.
     pub(super) fn target(&mut self, ring: usize, target: Target) -> Option<FileId> {
         match target {
             Target::Number(number) => self.files.id(number),

@@ -18,7 +18,7 @@ pub(super) struct InFlight {
     pub(super) file: FileId,
     /// The bytes of a send.
     pub(super) sends: Vec<Sent>,
-    /// Hash of what is sent, when it was handed over.
+    /// Hash of the bytes to send, taken when the operation was handed over.
     pub(super) sum: u64,
     /// Is ready, or may be: to be worked on.
     pub(super) queued: bool,
@@ -29,7 +29,7 @@ pub(super) struct InFlight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakenBack {
     No,
-    /// While it was about to go on, which it does once more.
+    /// Cancelled while the operation was about to go on, which it does once more.
     Racing,
     /// The operation is over, and is told so when the ring is next entered.
     Over,

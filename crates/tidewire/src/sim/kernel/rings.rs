@@ -299,7 +299,7 @@ impl Kernel {
     }
 }
 
-/// A hash of the bytes to send. It is computed with every send, so eight bytes at a time.
+/// A hash of the bytes to send. The hash is computed with every send, so eight bytes at a time.
 fn sum(sends: &[Sent]) -> u64 {
     let mut hash = 0u64;
     let mut mix = |word: u64| {

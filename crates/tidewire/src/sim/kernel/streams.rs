@@ -405,7 +405,7 @@ impl Kernel {
         Ok(untaken)
     }
 
-    /// What poll(2) would say of a file.
+    /// The events of a file, as poll(2) reports them.
     pub(super) fn mask(&mut self, id: FileId) -> i32 {
         let Some(file) = self.files.find(id) else {
             return 0;
@@ -441,7 +441,7 @@ impl Kernel {
 
     // ---- News ----
 
-    /// Hears what has arrived from the network.
+    /// Takes the news that have arrived from the network.
     pub(super) fn hear(&mut self) {
         while let Some(notice) = self.net.inboxes[self.actor].pop_front() {
             match notice {
@@ -572,7 +572,7 @@ impl Kernel {
     }
 }
 
-/// A call's result as the kernel gives it.
+/// A call's result in the form that the kernel gives.
 pub(super) fn result(got: Result<usize, Errno>) -> i64 {
     got.map_or_else(|e| -i64::from(e.raw_os_error()), |n| n as i64)
 }

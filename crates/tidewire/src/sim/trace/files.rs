@@ -21,7 +21,7 @@ pub(in crate::sim) fn is_wanted() -> bool {
     RUN.with_borrow(Option::is_some) || env::var_os("TIDEWIRE_TRACE").is_some()
 }
 
-/// Makes a run whose simulations leave their traces; where.
+/// Makes a run whose simulations leave their traces; returns where.
 pub(in crate::sim) fn recorded<R>(seed: u64, run: impl FnOnce() -> R) -> (R, Vec<PathBuf>) {
     let written = Vec::new();
     let name = name(seed);

@@ -82,17 +82,17 @@ pub enum What {
     Arrived,
     /// Bytes were handed to the reader.
     Received,
-    /// This end finished sending.
+    /// The end of the stream finished sending.
     Finished,
     /// The end of the other side's output has arrived here.
     EndArrived,
-    /// This end reset the stream.
+    /// The end of the stream reset it.
     Reset,
     /// A reset has arrived here.
     ResetArrived,
     /// The network lost the stream.
     Lost,
-    /// This end is gone.
+    /// The end of the stream is gone.
     Closed,
 }
 
@@ -120,7 +120,7 @@ struct Kept {
 
 struct Stream {
     ends: [Endpoint; 2],
-    /// What side 0 says, and side 1.
+    /// The bytes of side 0, and of side 1.
     said: [Said; 2],
 }
 

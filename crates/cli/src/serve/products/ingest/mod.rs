@@ -1,4 +1,4 @@
-//! Stores messages, and gives them back.
+//! The ingest service: stores messages, and gives them back to readers.
 
 mod settings;
 mod tokens;
@@ -154,7 +154,7 @@ impl Product for IngestOptions {
 
 struct Ingest {
     service: Arc<IngestService>,
-    /// When it started.
+    /// Whether the service had tokens when it started.
     had_tokens: bool,
 }
 

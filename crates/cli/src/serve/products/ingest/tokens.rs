@@ -15,7 +15,7 @@ enum RightName {
     Admin,
 }
 
-/// A secret, by its hash.
+/// A token of the configuration: its secret, as a hash.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct TokenEntry {

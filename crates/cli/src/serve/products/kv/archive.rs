@@ -17,9 +17,9 @@ use tidewire_kafka::{AtHome, Reader, SNAPSHOT, SNAPSHOT_CARRIED, Settings as Hom
 use tidewire_kv::durable::{KvLog, STREAM, snapshot};
 use tidewire_replicate::{Bell, Notes, Share, Shown, Words};
 
-/// How often it is looked whether there is something to send.
+/// How often the thread checks whether a snapshot is to be sent.
 const LOOK: Duration = Duration::from_millis(500);
-/// Until what has failed is tried again.
+/// The pause before a failed upload is tried again.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The parts that the thread works with.
@@ -102,7 +102,7 @@ impl Drop for Archive {
             self.stops.rung.notify_all();
         }
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported by its thread.
+            // The thread has reported its panic.
             let _ = thread.join();
         }
     }
@@ -117,7 +117,7 @@ struct Last {
 }
 
 impl Last {
-    /// By what is left word of.
+    /// Finds the last snapshot from the notes in the home.
     fn of(words: &Words) -> Last {
         let snapshot = words.get(SNAPSHOT).and_then(|word| AtHome::decode(word));
         let carried = words.get(SNAPSHOT_CARRIED);
@@ -135,8 +135,8 @@ impl Last {
 }
 
 impl Needs {
-    /// Sends the newest snapshot if it is due. `last` is the snapshot in the home, once it is
-    /// known.
+    /// Sends the newest snapshot to the home if a snapshot is due. `last` is the snapshot in the
+    /// home, once it is known.
     fn step(&self, last: &mut Option<Last>, stops: &Stops) -> Result<(), String> {
         let status = self.shown.status();
         let position = self.kv_log.snapshots().status().position;

@@ -148,7 +148,8 @@ mod tests {
         probe(&at, 0).expect("nothing there");
         begin(&at).expect("nothing there");
         let locked = RealDisk::open(&at).expect("nobody else has it");
-        // While the other process takes the store over, and afterwards.
+        // The directory cannot be cleaned while the other process takes the store over, and
+        // afterwards.
         assert!(clean(&at).is_err() && at.join(BEGUN).exists());
         finish(&at).expect("it was begun");
         for refused in [probe(&at, 0), begin(&at)] {

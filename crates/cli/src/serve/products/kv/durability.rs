@@ -14,7 +14,7 @@ pub(crate) enum Durability {
     None,
     /// By what the log here promises.
     Here(Commits),
-    /// When they are at home.
+    /// A change is answered when it is in the home.
     Replicated,
 }
 
@@ -40,7 +40,7 @@ impl FromStr for Durability {
             _ => {
                 let policy = text.parse::<PolicyName>();
                 let policy = policy.map_err(|_| {
-                    format!("{text:?} is none of sync, replicated, interval:TIME, os and none")
+                    format!("{text:?} is no durability: give sync, replicated, interval:TIME, os or none")
                 })?;
                 Ok(Durability::Here(policy.0))
             }

@@ -37,7 +37,7 @@ const FETCHED: &str = "kv-fetched";
 const AWAY: Duration = Duration::from_millis(50);
 /// The longest pause before a snapshot at home is tried to be read again.
 const AGAIN_LAST: Duration = Duration::from_secs(30);
-/// Between looks at what is waited for.
+/// The pause between two checks of an awaited condition.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The parts that a follower needs.
@@ -68,7 +68,7 @@ pub(super) struct Following {
 #[derive(Default)]
 struct Shared {
     stops: AtomicBool,
-    /// All was read that was there when it began.
+    /// Whether the follower has read all records that the home had when the follower began.
     is_current: AtomicBool,
     told: Mutex<Told>,
 }
@@ -125,21 +125,21 @@ impl Following {
         self.shared.is_current.load(SeqCst)
     }
 
-    /// Why it does not go on, if it does not.
+    /// Why the follower does not go on, if it has stopped.
     pub(super) fn failure(&self) -> Option<String> {
         self.shared.told().failure.clone()
     }
 
-    /// What the store is owned with, once it was taken over.
+    /// The parts that an owner of the store needs, once this server has taken the store over.
     pub(super) fn taken(&self) -> Option<TakenOver> {
         self.shared.told().taken.take()
     }
 
-    /// Ends it.
+    /// Ends the follower.
     pub(super) fn stop(&mut self) {
         self.shared.stops.store(true, SeqCst);
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported by its thread.
+            // The thread has reported its panic.
             let _ = thread.join();
         }
     }
@@ -187,7 +187,7 @@ impl Thread {
         }
     }
 
-    /// Until it is stopped, or owns the store.
+    /// Follows until the follower is stopped, or owns the store.
     fn run(&mut self) -> Result<(), String> {
         let bell = Bell::default();
         let home = tidewire_kafka::home(&self.needs.target, &self.home, bell);
@@ -321,7 +321,7 @@ impl Thread {
         Ok(None)
     }
 
-    /// Waits, unless it is stopped.
+    /// Waits for a while, unless the follower is stopped.
     fn pause(&self, most: Duration) {
         let since = Instant::now();
         while since.elapsed() < most && !self.shared.stops() {
@@ -380,7 +380,7 @@ impl Thread {
         Ok(at.position)
     }
 
-    /// Puts what was fetched into the store; how many keys there are.
+    /// Loads the fetched snapshot into the store; returns the number of keys.
     fn load(&self, at: &AtHome, directory: &Path) -> Result<u64, String> {
         let disk = RealDisk::open(directory).map_err(|e| e.to_string())?;
         let range = Range {
@@ -427,7 +427,7 @@ impl Thread {
         let told = match probe(&directory, room) {
             Ok(()) => return true,
             Err(e) => format!(
-                "{}: {e}; nothing has changed, and the present owner goes on",
+                "{}: {e}; the takeover had no effect, and the present owner goes on",
                 directory.display()
             ),
         };
@@ -436,7 +436,7 @@ impl Thread {
         false
     }
 
-    /// Brings it into a directory of its own.
+    /// Fetches the snapshot into a directory of its own.
     fn fetch(&self, at: &AtHome, directory: &Path) -> Result<(), NotBegun> {
         let told = |e: io::Error| NotBegun::Ever(format!("{}: {e}", directory.display()));
         if directory.exists() {
@@ -470,7 +470,7 @@ impl Thread {
         });
     }
 
-    /// Goes on with a log of its own.
+    /// Goes on as an owner with a log of its own.
     fn own(&mut self, position: u64, owner: Owner) -> Result<(), String> {
         let Needs {
             store,

@@ -111,7 +111,7 @@ pub(super) struct Terms {
 
 /// Carries the log of a store home, for as long as this is kept.
 pub(crate) struct Carrier {
-    /// Ends before what it rings.
+    /// The archive ends before the bell that it rings.
     _archive: Archive,
     running: Running,
     log: Arc<EmbeddedLog>,
@@ -280,7 +280,7 @@ fn home_of(status: &Status) -> u64 {
     status.home.get(STREAM).copied().unwrap_or(0)
 }
 
-/// Adds how a store is with its home.
+/// Adds the metrics of replication between a store and its home.
 pub(super) fn collect(replication: &Replication, kv_log: Option<&Arc<KvLog>>, to: &mut Snapshot) {
     let status = replication.status();
     let is_lost = kv_log.is_some_and(|log| log.lost().is_some());

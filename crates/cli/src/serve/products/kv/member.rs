@@ -38,7 +38,7 @@ const FENCED: Duration = Duration::from_millis(1500);
 /// How long a thread may take to end; one that waits for a broker is left.
 const ENDS: Duration = Duration::from_secs(2);
 
-/// What a member needs.
+/// The parts that a member needs.
 pub(super) struct Needs {
     pub(super) target: Target,
     pub(super) home: Home,
@@ -53,7 +53,7 @@ pub(super) struct Member {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the threads of a member share.
+/// The state that the threads of a member share.
 pub(super) struct Post {
     needs: Needs,
     stops: AtomicBool,
@@ -78,9 +78,9 @@ struct Seen {
 /// A claim that is to be made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
-    /// The log of the owner that it follows.
+    /// The log of the owner that the member follows.
     pub(super) from: Option<u64>,
-    /// Pause before it is made again if it is fenced.
+    /// The pause before a fenced client is made again.
     pub(super) retry: Duration,
 }
 
@@ -139,7 +139,7 @@ impl Drop for Member {
 }
 
 impl Post {
-    /// What was seen of the owners' proofs.
+    /// The observations of the owners' proofs.
     pub(super) fn witness(&self) -> &Witness {
         &self.witness
     }
@@ -246,7 +246,7 @@ impl Post {
         }
     }
 
-    /// Reads until it is stopped, or the client cannot go on.
+    /// Reads until the member is stopped, or the client cannot go on.
     fn read(&self, mut watch: Watch) -> Result<(), tidewire_kafka::Unavailable> {
         let mut has_ended = false;
         while !self.stops() {
@@ -307,7 +307,7 @@ impl Post {
         }
         let rank = self.rank(&seen);
         let now = monotonic();
-        // Until it is known what became of it.
+        // The attempt counts as failed until its result is known.
         seen.watchman.failed(rank, now);
         let from = seen.watchman.owner().map(|owner| owner.log);
         let retry = Duration::from_millis(200) + FENCED * rank.unwrap_or(1);
@@ -316,7 +316,7 @@ impl Post {
         tracing::info!(%why, rank, "this server is to take the key-value store over");
     }
 
-    /// Tells clients what is known.
+    /// Shows clients the known servers.
     fn show(&self, held: Option<&Held>) {
         let mut seen = self.seen();
         let own = &self.needs.at;

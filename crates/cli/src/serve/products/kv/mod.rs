@@ -1,4 +1,4 @@
-//! Keys and values: what the frame asks of them.
+//! The key-value store as a product of the frame.
 
 mod archive;
 mod begun;

@@ -118,9 +118,9 @@ pub(super) struct Kv {
     /// The home of the store, if it has one.
     home: Option<KvHome>,
     replication: Option<Replication>,
-    /// Carries it there; taken when the server stops.
+    /// Carries the store's log to its home; taken when the server stops.
     carrier: Mutex<Option<Carrier>>,
-    /// Follows it from there; taken when the server stops.
+    /// Follows the store from its home; taken when the server stops.
     following: Mutex<Option<Following>>,
     /// The other servers of the store, if it fails over by itself; taken when the server stops.
     member: Mutex<Option<Member>>,
@@ -150,7 +150,7 @@ impl Kv {
             ..options.services(settings)?
         };
         let home = options.home(&settings.durable)?.map(|home| KvHome {
-            // By an earlier start it may have been taken over.
+            // An earlier start may have taken the store over.
             follows: home.follows && log.is_none(),
             ..home
         });
@@ -209,7 +209,7 @@ impl Kv {
         })
     }
 
-    /// Builds the store from its log, and has clients served. Whether that was done.
+    /// Builds the store from its log, and begins to serve clients. Whether that was done.
     fn recover_from(&self, log: &OpenLog, recovery: &mut Recovery<'_>) -> Result<bool, Failure> {
         let Recovery {
             plan,
@@ -389,7 +389,7 @@ impl Kv {
         Ok(terms)
     }
 
-    /// In all databases, where no log knows them.
+    /// The number of keys in all databases, for a store without a log.
     fn forgotten(&self) -> usize {
         match self.durability {
             Durability::None => keys(self.resp.store()),
@@ -592,7 +592,7 @@ fn kept<T>(place: &Mutex<Option<T>>) -> MutexGuard<'_, Option<T>> {
 }
 
 /// Waits until everything that was found in the log is in the home: so no failover takes back what is served later.
-/// Returns whether it had to wait.
+/// Returns whether the server had to wait.
 fn await_home(
     log: &OpenLog,
     kv_log: &KvLog,

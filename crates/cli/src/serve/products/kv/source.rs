@@ -29,13 +29,13 @@ pub(super) struct KafkaSource {
     is_silent: bool,
 }
 
-/// How it is with the home.
+/// The state of reading from the home.
 pub(super) struct Line {
-    /// Why it is not reached, or not read.
+    /// Why the home is not reached, or not read.
     pub(super) trouble: Option<Arc<str>>,
     /// How many offsets were not read, by the last answer.
     pub(super) missing: u64,
-    /// How old what was read may be.
+    /// The greatest age of the data that was read.
     pub(super) behind: Duration,
 }
 
@@ -96,7 +96,7 @@ impl KafkaSource {
         self.looked = Some(Instant::now());
     }
 
-    /// How it is now. What changes is logged.
+    /// The present state of reading from the home. A change of the state is logged.
     pub(super) fn line(&mut self) -> Line {
         let now = self.start.elapsed();
         let silent = self.currency.silent(now);

@@ -1,4 +1,4 @@
-//! What the settings of the key-value store come to: the store, and its services.
+//! Makes the store and its services from the settings of the key-value store.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const SHARDS_OF_ALL_LOOPS: usize = 1024;
 /// Threads that read the log of messages for clients of the store.
 const LOG_READERS: usize = 2;
 
-/// What the log may grow before a snapshot is made.
+/// The growth of the log, in bytes, that leads to a new snapshot.
 const GROWTH: u64 = 256 << 20;
 
 /// A disk has room for so many of these at least, by default.
@@ -115,7 +115,7 @@ impl KvOptions {
         }
     }
 
-    /// What its connections are held to.
+    /// The limits of this service's connections.
     pub(super) fn resp_limits(&self, settings: &Settings) -> Limits {
         let own = self.bounds(settings).limits();
         Limits {
@@ -125,7 +125,7 @@ impl KvOptions {
         }
     }
 
-    /// What the log in this directory may grow before a snapshot is made; bytes.
+    /// The growth of the log in this directory, in bytes, that leads to a new snapshot.
     pub(super) fn growth(&self, directory: &Path) -> u64 {
         self.snapshot_growth.map_or_else(
             || GROWTH.min(disk_size(directory).unwrap_or(u64::MAX) / GROWTHS_OF_A_DISK),
