@@ -116,8 +116,6 @@ pub(crate) struct Core {
     meter: Meter,
     /// Whom it asks for addresses of hosts.
     pub(crate) names: Arc<Names>,
-    /// A resolver was asked, and its answer may come from another thread.
-    awaits_answers: bool,
     tied: Tied,
 }
 
@@ -176,7 +174,6 @@ impl Core {
             received: plan.received,
             meter: Meter::new(plan.memory.clone()),
             names: Arc::default(),
-            awaits_answers: false,
             tied: Tied::default(),
         };
         for hosted in &plan.hosts {
@@ -233,7 +230,7 @@ impl Core {
 
     /// Whether other threads can reach it.
     pub(crate) fn reachable(&self) -> bool {
-        self.awaits_answers || self.hosts.iter().any(|h| h.reachable())
+        self.hosts.iter().any(|h| h.reachable())
     }
 
     #[inline]

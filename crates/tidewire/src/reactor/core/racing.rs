@@ -48,7 +48,8 @@ impl Core {
                     race.complete();
                 }
                 Asking::Comes(some) => {
-                    self.awaits_answers = true;
+                    let service = state.service as usize;
+                    self.hosts[service].await_others();
                     race.add(&some);
                 }
                 Asking::Refused(why) => {
