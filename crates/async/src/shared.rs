@@ -6,8 +6,6 @@ use std::task::{Context, Poll, Waker};
 
 use tidewire::{Dial, Instant, Peer};
 
-use crate::dial::Asked;
-
 /// Input that is read ahead of the future, and output that one poll may write; bytes.
 pub(crate) const AHEAD: usize = 64 << 10;
 
@@ -50,11 +48,19 @@ pub(crate) struct State {
     /// How the connection is to end, whatever its future does.
     pub(crate) ending: Option<Ending>,
     /// What the future asks the connection to dial.
-    pub(crate) dials: Vec<(Dial, Arc<Asked>)>,
+    pub(crate) dials: Vec<(Dial, Arc<dyn Asks>)>,
     /// Tokens of dials that it waits for no more.
     pub(crate) given_up: Vec<u64>,
     /// Last number given to a sleep, or to a wait for a stop.
     last_id: u64,
+}
+
+/// What waits for a dial.
+pub(crate) trait Asks: Send + Sync {
+    /// The dial was made, with this token.
+    fn name(&self, token: u64);
+    /// It has become a connection, or has failed.
+    fn settle(&self, result: io::Result<Shared>);
 }
 
 /// How a connection is to end.
