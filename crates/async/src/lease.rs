@@ -11,7 +11,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Of this connection, which that one has dialled.
+    /// Ties this connection to the one that has dialled it.
     pub(crate) fn new(of: Shared, by: Shared) -> Lease {
         Lease { of, by }
     }

@@ -41,9 +41,9 @@ pub(crate) struct State {
     sleeps: Vec<(u64, Instant, Waker)>,
     /// Told when the connection fails, whatever else is waited for.
     pub(crate) watcher: Option<Waker>,
-    /// Of a connection whose stream another future has: has its task look at this.
+    /// Where another future has the stream: has the connection's task look at this.
     pub(crate) keeper: Option<Waker>,
-    /// Its input is not read until this has been.
+    /// No more input is received until this has been read.
     pub(crate) held_back: bool,
     /// How the connection is to end, whatever its future does.
     pub(crate) ending: Option<Ending>,
@@ -59,7 +59,7 @@ pub(crate) struct State {
 pub(crate) trait Asks: Send + Sync {
     /// The dial was made, with this token.
     fn name(&self, token: u64);
-    /// It has become a connection, or has failed.
+    /// The dial has become a connection, or has failed.
     fn settle(&self, result: io::Result<Shared>);
 }
 

@@ -35,7 +35,7 @@ pub struct Task {
     alarm: Option<Arc<Alarm>>,
     /// The connection was dialled by another one, whose future has its stream.
     is_lent: bool,
-    /// Who waits for that, until it is opened.
+    /// What waits for that, until the connection is opened.
     asked: Option<Arc<dyn Asks>>,
 }
 
@@ -277,7 +277,7 @@ impl Task {
         };
         if let Some(waker) = waker {
             match self.is_lent {
-                // It wakes another connection's future.
+                // The waker is another connection's future's.
                 true => waker.wake(),
                 false => self.wake_here([waker]),
             }

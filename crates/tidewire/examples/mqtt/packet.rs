@@ -13,7 +13,7 @@ pub(crate) enum Packet<'a> {
     },
     Publish {
         publish: Publish<'a>,
-        /// Of QoS 1: to be acknowledged.
+        /// QoS 1 has one, and is to be acknowledged.
         id: Option<u16>,
     },
     Acknowledged(u16),

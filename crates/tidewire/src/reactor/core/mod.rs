@@ -114,7 +114,7 @@ pub(crate) struct Core {
     log_connections: bool,
     pub(crate) received: ReceiveShares,
     meter: Meter,
-    /// Whom it asks for addresses of hosts.
+    /// Looks up addresses of hosts.
     pub(crate) names: Arc<Names>,
     tied: Tied,
 }
