@@ -8,7 +8,7 @@ use crate::reactor::lines_of_tests::logged;
 use crate::sim::{Conditions, PlainState, Shape, Sim};
 use crate::{
     Chunk, Closed, Cx, Dial, Input, Limits, LoopHandle, Next, Peer, Protocol, Refusal, Service,
-    Turn, on_input,
+    Turn,
 };
 
 const LIMIT: usize = 1 << 20;
@@ -173,35 +173,4 @@ fn a_shortage_ends_though_no_connection_can_give_anything_back() {
     sim.run_for(12 * MOMENT);
     assert_eq!(sim.state(peers[0]), PlainState::Open);
     assert_ne!(sim.state(peers[1]), PlainState::Open, "who holds most");
-}
-
-/// Receiving that waits for buffers has a line; one that waits for none has not.
-#[test]
-fn a_want_of_receive_buffers_is_logged() {
-    let mut wanted = 0;
-    for buffers in [2, 16] {
-        let conditions = Conditions {
-            buffers,
-            ..Conditions::calm()
-        };
-        let mut sim = Sim::under(1, conditions);
-        sim.shape(Shape::Completion);
-        let at = sim.add_loop();
-        let echo = on_input(|input, link| link.forward_all(input));
-        let service = sim.service(at, echo, Limits::default());
-        let addr = sim.listen(service);
-        let lines = logged(|| {
-            let peers: Vec<_> = (0..12).map(|_| sim.plain(&addr)).collect();
-            sim.run_for(MOMENT);
-            for &peer in &peers {
-                sim.send(peer, &vec![7; 300_000]);
-            }
-            sim.run_for(MOMENT);
-        });
-        let counted = sim.counters(at).buffers_exhausted;
-        let said = lines.iter().any(|line| line.contains("receiving delayed"));
-        assert_eq!(said, counted > 0, "{buffers} buffers: {counted}, {lines:?}");
-        wanted += counted;
-    }
-    assert!(wanted > 0, "nothing had to wait");
 }
