@@ -286,9 +286,9 @@ impl World {
             .filter(|server| server.reached)
             .map(|server| server.number)
             .collect();
-        for at in 0..servers.len() {
-            if !servers[at].is_stopped {
-                servers[at].step(self);
+        for server in &mut *servers {
+            if !server.is_stopped {
+                server.step(self);
             }
             for _ in 0..self.random.usize(0..4) {
                 self.cluster.state().deliver();
