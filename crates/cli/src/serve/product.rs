@@ -276,7 +276,7 @@ pub(crate) trait Serving: Send + Sync {
         false
     }
 
-    /// Its logs are closed, at the end of a server that begins anew.
+    /// All logs are closed, at the end of a server that begins anew.
     fn logs_closed(&self) -> Result<(), Failure> {
         Ok(())
     }
