@@ -114,7 +114,7 @@ impl Panel {
         }))
     }
 
-    /// How far the server is.
+    /// The present stage of the server.
     #[must_use]
     pub fn stage(&self) -> Stage {
         Stage::ALL[usize::from(self.0.stage.load(Relaxed))]

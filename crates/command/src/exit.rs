@@ -17,7 +17,7 @@ pub const UNTRUSTWORTHY: u8 = 4;
 /// cases a person has to look before the command is repeated.
 pub const WRONG: u8 = 2;
 
-/// For the end of `--help`.
+/// The table of exit statuses, for the end of `--help`.
 pub const TABLE: &str = "\
 Exit status, of all commands:
   0  done

@@ -1,4 +1,4 @@
-//! Where successors ask.
+//! The control socket, at which successors ask.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -107,7 +107,7 @@ impl Control {
         &self.path
     }
 
-    /// For a successor.
+    /// A duplicate of the control socket for a successor.
     ///
     /// # Errors
     /// The process has no descriptors left.

@@ -9,7 +9,7 @@ pub enum Proto {
     /// The default of a connection.
     #[default]
     Resp2,
-    /// Asked for with HELLO 3.
+    /// The client has asked for RESP3 with HELLO 3.
     Resp3,
 }
 

@@ -42,7 +42,7 @@ impl Compression {
         }
     }
 
-    /// The one with this number.
+    /// The compression with this number.
     #[must_use]
     pub fn of(code: u8) -> Option<Compression> {
         Compression::ALL.into_iter().find(|it| it.code() == code)

@@ -40,7 +40,7 @@ pub(crate) enum Capture {
     Open(usize),
 }
 
-/// Where a match was found.
+/// The place of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) start: usize,
@@ -57,7 +57,7 @@ enum Choice {
     },
     /// One repetition of the item from `item` to `then` more.
     More { at: usize, item: usize, then: usize },
-    /// Without the item.
+    /// The match goes on without the item.
     Without { at: usize, then: usize },
     /// The last capture has not begun.
     Unopened,

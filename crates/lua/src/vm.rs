@@ -53,7 +53,7 @@ pub struct Fcall<'a> {
     pub keys: &'a [&'a [u8]],
     /// Second argument of the function: the other arguments.
     pub args: &'a [&'a [u8]],
-    /// As of a [`Run`].
+    /// The leash, as in a [`Run`].
     pub leash: Option<usize>,
 }
 
@@ -71,7 +71,7 @@ pub struct Registered {
 /// How a script ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
-    /// With an answer.
+    /// The script has ended with an answer.
     Done(Answer),
     /// With an error: its code and text.
     Failed(Vec<u8>),

@@ -339,7 +339,7 @@ impl<M> fmt::Debug for Place<M> {
 }
 
 impl<M: Send + 'static> Place<M> {
-    /// Has `work` done on the pool. `answer` makes a message of the result, on the same thread, for
+    /// Runs `work` on the pool. `answer` makes a message of the result, on the same thread, for
     /// [`Protocol::posted`](tidewire::Protocol::posted) of the connection; if it panics, the connection
     /// is aborted, because it would wait for ever.
     pub fn run<T>(
@@ -390,7 +390,7 @@ impl<M: Send + 'static> Place<M> {
 }
 
 impl Shared {
-    /// Does it, and counts.
+    /// Runs the work, and counts it.
     fn counted<T>(&self, since: Option<Instant>, work: impl FnOnce() -> T) -> Result<T, NotDone> {
         let counting = &self.counting;
         let began = since.map(|since| {

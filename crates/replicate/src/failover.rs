@@ -98,7 +98,7 @@ pub struct Watchman {
     granted: Option<Granted>,
     /// The number of the last transaction of the owner.
     number: Option<u64>,
-    /// When that was seen first.
+    /// When the failure was first seen.
     seen: Duration,
     /// When the home was last known to hold nothing that was not read.
     confirmed: Option<Duration>,
@@ -124,7 +124,7 @@ impl Watchman {
         }
     }
 
-    /// With mistakes.
+    /// Makes the planted mistakes.
     #[doc(hidden)]
     #[must_use]
     pub fn with_mistakes(self, mistakes: Mistakes) -> Watchman {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where records are carried to.
+/// The home to which records are carried.
 ///
 /// No call blocks: a request is answered later, at most once, perhaps never. Answers may come in any order, even after
 /// the asker has given up.
@@ -65,7 +65,7 @@ pub struct Place {
 pub struct Held {
     /// `None`: nothing was ever carried there.
     pub owner: Option<Owner>,
-    /// By the names of streams. Empty for a partition of a fleet, which has `places`.
+    /// The places of streams, by name. Empty for a partition of a fleet, which has `places`.
     pub streams: BTreeMap<Arc<str>, Place>,
     /// Claim of a partition of a fleet, with its owner.
     pub claim: Option<Claim>,
@@ -129,7 +129,7 @@ pub struct Record {
 pub struct Transaction {
     /// The owner that sends the transaction.
     pub owner: Owner,
-    /// In the order of each stream.
+    /// The records, in the order of each stream.
     pub records: Vec<Record>,
     /// Up to which place each stream is in the home after the transaction.
     pub streams: BTreeMap<Arc<str>, Place>,

@@ -187,7 +187,7 @@ mod tests {
             "{second}"
         );
         assert!(first.path().join("file").exists());
-        // As when a process is killed.
+        // The drop leaves the directory as a killed process would.
         drop(first);
         let third = Partial::begin(&to).expect("nobody else");
         assert!(!third.path().join("file").exists());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Where records go. Remembers which records end where, until they are taken.
+/// The output to which records go. Remembers which records end where, until they are taken.
 pub(super) struct Output {
     out: BufWriter<Counted>,
     /// Bytes of all records so far.

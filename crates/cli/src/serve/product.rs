@@ -66,7 +66,7 @@ impl Entry {
 /// A key that only the configuration file has.
 #[derive(Debug)]
 pub(crate) struct FileKey {
-    /// With the service's name in front.
+    /// The name of the setting, with the service's name in front.
     pub(crate) name: &'static str,
     /// Whether the value is a secret that no message may show.
     pub(crate) is_secret: bool,
@@ -192,7 +192,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether that log has a home.
+    /// Whether the log of the product has a home.
     fn has_home(&self) -> bool {
         false
     }
@@ -285,7 +285,7 @@ pub(crate) trait Serving: Send + Sync {
 /// Refusals because there was no room.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Refused {
-    /// On the disk of a log.
+    /// Refused because the disk of a log was full.
     pub(crate) by_disk: u64,
     /// Refused because the stream was at its limit.
     pub(crate) by_streams: u64,

@@ -54,7 +54,7 @@ pub enum Error {
         to: String,
         /// Bytes of the message.
         len: usize,
-        /// Most that there may be.
+        /// The largest allowed number.
         most: u32,
     },
     /// The id given cannot be next.

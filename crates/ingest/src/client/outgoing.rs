@@ -148,7 +148,7 @@ impl<H> Default for Outgoing<H> {
 }
 
 impl<H: Handler> Outgoing<H> {
-    /// Without any producers. Clones stand for the same service.
+    /// A service without any producers. Clones stand for the same service.
     #[must_use]
     pub fn new() -> Outgoing<H> {
         Outgoing::default()

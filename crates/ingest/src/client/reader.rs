@@ -68,7 +68,7 @@ pub struct Reader {
     over: bool,
 }
 
-/// The rest of a batch.
+/// The unread rest of a batch.
 #[derive(Debug, Default)]
 struct Records {
     next: u64,

@@ -102,7 +102,7 @@ pub enum Event<'a> {
     Welcome(Welcome),
     /// All messages up to `id` are settled; `newly` of them were not before.
     Acknowledged {
-        /// The last one.
+        /// The last acknowledged id.
         id: u64,
         /// Messages that this acknowledges newly.
         newly: Amount,
@@ -131,7 +131,7 @@ pub enum NotTaken {
     TooLarge {
         /// Bytes of the payload.
         len: usize,
-        /// Most that there may be.
+        /// The largest allowed number.
         most: u32,
     },
     /// Ids must rise, and by one unless they are sparse.

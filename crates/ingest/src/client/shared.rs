@@ -88,7 +88,7 @@ impl Shared {
         self.listen();
     }
 
-    /// Tells callers that wait.
+    /// Wakes the callers that wait.
     pub(super) fn tell(&self, state: &State) {
         if state.waiting > 0 {
             self.news.notify_all();

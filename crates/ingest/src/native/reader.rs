@@ -39,7 +39,7 @@ pub(super) struct Reader {
     follow: bool,
     /// Bytes that may be sent; below zero once overdrawn.
     credit: i64,
-    /// Where reading goes on.
+    /// The position at which reading goes on.
     position: u64,
     state: State,
     /// The client has finished sending.
@@ -138,7 +138,7 @@ impl Reader {
         self.ask(Want::Place(begin), shared, cx);
     }
 
-    /// Has something read.
+    /// Asks the pool to read.
     fn ask(&mut self, what: Want, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         let Ok(permit) = cx.handle().reserve() else {
             let text = "too many reads at once";

@@ -151,7 +151,8 @@ pub fn send_snapshot(
     Ok(sent)
 }
 
-/// Where the pieces begin and end. A topic that was just made is not known to all brokers at once.
+/// The first and the last offset of the pieces. A topic that was just made is not known to all
+/// brokers at once.
 fn ends(producer: &BaseProducer<Deliveries>, own: &Target) -> KafkaResult<(i64, i64)> {
     let since = Instant::now();
     loop {

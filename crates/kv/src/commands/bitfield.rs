@@ -95,7 +95,7 @@ impl Field {
         }
     }
 
-    /// The least and the greatest.
+    /// The least and the greatest number of the type.
     fn range(self) -> (i128, i128) {
         if self.signed {
             (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1)

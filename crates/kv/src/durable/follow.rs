@@ -34,15 +34,15 @@ pub enum FollowError {
          records between. The topic must keep everything (retention.ms=-1)"
     )]
     Gap {
-        /// The next one.
+        /// The position that is due.
         due: u64,
-        /// The one that came.
+        /// The position that was found.
         found: u64,
     },
     /// One could not be read.
     #[error("the record at position {due} of the home cannot be read: {why}")]
     Unreadable {
-        /// The one that is due.
+        /// The position that is due.
         due: u64,
         /// The fault, in words.
         why: Arc<str>,
@@ -118,7 +118,7 @@ impl Applier {
         }
     }
 
-    /// With mistakes.
+    /// Makes the planted mistakes.
     #[doc(hidden)]
     #[must_use]
     pub fn with_mistakes(self, mistakes: Mistakes) -> Applier {
@@ -291,9 +291,9 @@ enum State {
     /// Whether the home can be taken over: looking fences no owner.
     Looking(u64, Duration),
     Opening(u64, Duration),
-    /// With where the home ends.
+    /// The follower claims the home, whose end it knows.
     Claiming(u64, Duration, u64),
-    /// Up to there.
+    /// The follower reads up to this position.
     Reading(u64),
     Owner(u64),
 }

@@ -365,7 +365,7 @@ impl Protocol for BinaryConn {
 /// How a run of requests ended.
 enum End {
     Needs(usize),
-    /// More commands may be there.
+    /// More commands may be in the input.
     Flush,
     /// The log is too busy for the next one.
     Later,

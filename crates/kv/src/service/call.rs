@@ -116,7 +116,7 @@ impl Call<'_, '_> {
         false
     }
 
-    /// Without the connection and the loop.
+    /// The call without the connection and the loop.
     pub(crate) fn asked(&mut self) -> Asked<'_> {
         Asked {
             shared: &self.shared,

@@ -47,10 +47,10 @@ host. From there, CONFIG SET requirepass gives it one; CONFIG SET protected-mode
 pub struct RespConn {
     parser: Parser,
     pub(crate) session: Session,
-    /// From `opened` on.
+    /// The client's card, from `opened` on.
     card: Option<Arc<Card>>,
     id: Option<ConnId>,
-    /// In a blocking command.
+    /// The wait of a blocking command.
     pub(crate) wait: Option<Box<Wait>>,
     /// The client's script runs on the thread for scripts.
     pub(crate) away: Option<Box<Away>>,
@@ -70,7 +70,7 @@ impl std::fmt::Debug for RespConn {
 
 /// The kind of data behind the parsed commands of the input.
 enum Rest {
-    /// Not looked at yet.
+    /// The rest was not looked at yet.
     Unknown,
     Line(Vec<Vec<u8>>, usize),
     Unfinished(usize),

@@ -16,7 +16,7 @@ const LOG_FAILED: &str = "the log has failed, or another server has the store";
 pub(crate) struct Durable<M> {
     pub(crate) log: Arc<KvLog>,
     alarm: Arc<Alarm<M>>,
-    /// Has the log ring the alarm.
+    /// Keeps the log ringing the alarm.
     _watch: Watch,
 }
 

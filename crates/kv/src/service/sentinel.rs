@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::section::line;
 use super::shared::Shared;
 
-/// Where clients find a server.
+/// The address at which clients find a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     /// A name, or an address without brackets.
@@ -116,7 +116,7 @@ impl Sentinel {
         &self.0.name
     }
 
-    /// Where clients find this server.
+    /// The address at which clients find this server.
     #[must_use]
     pub fn own(&self) -> &Address {
         &self.0.own

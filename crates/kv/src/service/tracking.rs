@@ -29,7 +29,7 @@ use crate::store::{Changed, Notify, Tracker};
 /// Beginnings of keys that one client may name.
 const PREFIXES_MAX: usize = 1024;
 
-/// Where a client is reached.
+/// The route on which a client is reached.
 struct Route {
     own: Handle<Message>,
     instead: Option<Arc<Card>>,

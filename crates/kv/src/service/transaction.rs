@@ -40,7 +40,7 @@ struct Block {
     commands: Vec<Queued>,
     /// The arguments.
     text: Vec<u8>,
-    /// Where each argument ends.
+    /// The end of each argument in the block.
     ends: Vec<u32>,
 }
 

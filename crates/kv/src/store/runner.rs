@@ -319,7 +319,8 @@ impl<'s> Runner<'s> {
     /// and for no other.
     ///
     /// # Errors
-    /// There is no room. Behind the first only because the unit would be too large, the log has failed, or the disk is full.
+    /// The error that the log has no room. Behind the first only because the unit would be too large, the log has failed, or
+    /// the disk is full.
     pub fn reserve_next(&mut self, spec: &Spec, args: &[&[u8]]) -> Result<(), NoRoom> {
         let bound = self.guards.store().bound(spec, args);
         let removes = spec.removes(args);

@@ -238,7 +238,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// With mistakes.
+    /// Makes the planted mistakes.
     pub(crate) fn with_mistakes(mistakes: Mistakes) -> Reader {
         Reader {
             mistakes,

@@ -44,9 +44,9 @@ pub struct Blocked {
 /// The reply of a command that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
-    /// As in place of a string.
+    /// The null of a string.
     Bulk,
-    /// As in place of an array.
+    /// The null of an array.
     Array,
 }
 

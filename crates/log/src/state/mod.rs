@@ -20,7 +20,7 @@ pub(crate) struct State {
     nameless: BTreeSet<u32>,
     /// Streams whose records are compressed.
     compressed: BTreeSet<u32>,
-    /// By number. Ordered, so that a checkpoint is the same whenever the state is.
+    /// Producers by their numbers. Ordered, so that a checkpoint is the same whenever the state is.
     producers: BTreeMap<u32, Producer>,
     last_producer: u32,
     cursors: usize,

@@ -152,7 +152,7 @@ impl Naming {
             self.renamed()
                 .map(|(file, name)| (file, found(&name), name))
         };
-        // Two may have each other's names.
+        // Two files may have each other's names.
         for (file, found, _) in renamed().filter(|(file, found, _)| file != found) {
             disk.rename(&file, &found)?;
         }

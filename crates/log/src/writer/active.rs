@@ -13,9 +13,9 @@ pub(crate) struct Active<F> {
     /// later.
     pub(crate) needs: Needs,
     pub(crate) file: F,
-    /// Where the next batch goes.
+    /// The offset of the next batch.
     pub(crate) used: u64,
-    /// Up to where room is reserved.
+    /// The offset up to which space is reserved.
     pub(crate) length: u64,
     /// The disk has begun to write the bytes before this offset.
     pub(crate) begun: u64,

@@ -34,7 +34,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Without rules.
+    /// A door without rules.
     pub(crate) fn new(name: Arc<str>, face: Arc<dyn Face>, most: usize) -> Door {
         Door {
             name,

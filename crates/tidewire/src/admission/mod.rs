@@ -63,7 +63,7 @@ struct Inner {
 struct Counts {
     open: usize,
     full_at_ns: u64,
-    /// When the latest client came.
+    /// The time at which the latest client came.
     now_ns: u64,
     table: Table,
 }

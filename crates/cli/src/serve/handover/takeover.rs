@@ -104,7 +104,7 @@ impl Takeover {
         self.claim.serving().map_err(|e| failed(&e.to_string()))
     }
 
-    /// Gives up before that, and says why.
+    /// Gives the takeover up before the successor serves, and reports why.
     pub(crate) fn give_up(self, why: Failure) -> Failure {
         self.claim.refuse(&why.message);
         why

@@ -83,9 +83,9 @@ impl TlsOptions {
 /// The longest time that a client may take for its handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
-    /// By TLS.
+    /// The time for the handshake of TLS.
     pub(crate) tls: Duration,
-    /// By the header of a proxy.
+    /// The time for the header of a proxy.
     pub(crate) proxy: Duration,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct TlsFiles {
 const HTTP: &[&str] = &["http/1.1", "http/1.0"];
 
 impl TlsFiles {
-    /// In front of an HTTP service.
+    /// The settings for an HTTP service.
     pub(crate) fn of_http(self) -> TlsFiles {
         TlsFiles { alpn: HTTP, ..self }
     }

@@ -35,7 +35,7 @@ impl Logs {
         self.messages.is_none() && self.own.is_empty()
     }
 
-    /// The one of a service.
+    /// The log of a service.
     pub(crate) fn of(&self, service: &str) -> Option<&OpenLog> {
         let own = self.own.iter().find(|(of, _)| *of == service);
         own.map(|(_, log)| log)

@@ -21,7 +21,7 @@ pub(crate) struct Events {
     cannot_wait: bool,
 }
 
-/// After a wait that has failed.
+/// The pause after a failed wait.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Events since the last look.
@@ -111,7 +111,7 @@ impl Events {
             self.cannot_wait(e, most);
         }
         Heard {
-            // The next one says something else.
+            // The next event may say something else.
             end: end && self.ends.take_one(),
             hangup: hangup && self.hangups.take_all(),
             upgrade: upgrade && self.upgrades.take_all(),

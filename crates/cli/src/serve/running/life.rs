@@ -56,7 +56,7 @@ pub(crate) struct Life<'a> {
     was_signalled: bool,
 }
 
-/// Where a server comes from.
+/// The origin of a server: a new start, a predecessor or a service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The server was started, and no other served here.

@@ -34,8 +34,8 @@ impl Manager {
         });
     }
 
-    /// Says that the server serves. From now on it is watched whether its loops turn, if that is
-    /// wanted.
+    /// Tells the service manager that the server serves. From now on it is watched whether its
+    /// loops turn, if that is wanted.
     pub(crate) fn serving(&self, observer: Observer) {
         self.ready();
         self.stop_beat();

@@ -55,7 +55,7 @@ fn keys() -> impl Iterator<Item = (&'static Service, &'static FileKey)> {
 /// Something that is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// From 1.
+    /// The line of the setting, from 1.
     pub(crate) line: usize,
     pub(crate) what: String,
 }

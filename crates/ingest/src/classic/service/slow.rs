@@ -83,7 +83,7 @@ impl<S: Sink> ClassicConn<S> {
 
     /// Batches were committed: acknowledges them according to the policy.
     pub(super) fn progressed(&mut self, cx: &mut Cx<'_, Self>) {
-        // Once for all acknowledgements together.
+        // The policy is called once for all acknowledgements together.
         if let Some(later) = &mut self.later
             && std::mem::take(&mut later.fresh)
         {

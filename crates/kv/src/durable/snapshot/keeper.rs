@@ -514,7 +514,7 @@ impl<D: Disk> Keeper<D> {
         Step::Worked
     }
 
-    /// Gives up, but not the walk.
+    /// Gives the snapshot up, but not the walk.
     fn fail(&mut self, begun: Begun, walk: Walk, why: Failed, now: Now) -> Step {
         self.discard();
         self.end(begun.at, now, Err(why));

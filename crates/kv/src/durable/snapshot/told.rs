@@ -28,7 +28,7 @@ pub struct Status {
     asked: u64,
     begun: u64,
     ended: u64,
-    /// The last one whose snapshot counts.
+    /// The last request whose snapshot is complete.
     kept: u64,
     stopping: bool,
 }

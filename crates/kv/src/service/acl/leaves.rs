@@ -32,7 +32,7 @@ pub(in crate::service) fn names() -> impl Iterator<Item = (String, Categories)> 
     LEAVES.all.iter().map(|leaf| (leaf.name(), leaf.categories))
 }
 
-/// The one list.
+/// The list of all commands, made once.
 pub(super) fn leaves() -> &'static Leaves {
     &LEAVES
 }

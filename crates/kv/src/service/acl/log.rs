@@ -29,13 +29,13 @@ impl Reason {
     }
 }
 
-/// Where a command came from.
+/// The context in which a command was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
     TopLevel,
-    /// To be queued by MULTI.
+    /// The command was to be queued by MULTI.
     Queued,
-    /// By EXEC.
+    /// The command was run by EXEC.
     Multi,
     Script,
 }

@@ -60,7 +60,7 @@ impl Rights {
             .collect();
     }
 
-    /// To be called behind changes.
+    /// Finishes the rights; to be called behind changes.
     pub(super) fn settle(mut self) -> Rights {
         let unrestricted = self.selectors().any(Selector::is_unrestricted);
         self.root.shrink();

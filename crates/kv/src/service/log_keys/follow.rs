@@ -222,7 +222,7 @@ impl RespConn {
         true
     }
 
-    /// Waits for the log to move.
+    /// Waits until the log has new records.
     fn follow(&mut self, reading: &Reading, cx: &mut Cx<'_, RespConn>) {
         reading.join(cx.link.id(), cx.local);
         if let Some(until) = reading.until {

@@ -25,8 +25,8 @@ const BACK: u64 = 4096;
 pub(crate) enum Answer {
     /// The reply of the command.
     Reply(Vec<u8>),
-    /// There are no entries yet. The position at which reading goes on in each stream, if it is
-    /// known: lost records are before it.
+    /// The streams have no further entries yet. The position at which reading goes on in each
+    /// stream, if it is known: lost records are before it.
     Nothing(Vec<Option<u64>>),
     /// The reply is longer than a client's output may be.
     TooMuch,

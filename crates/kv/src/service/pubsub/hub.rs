@@ -1,4 +1,4 @@
-//! Which loops have subscribers of what.
+//! The loops that have subscribers, by channels and patterns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -63,7 +63,7 @@ pub(crate) struct Scripts {
     pub(super) is_function: AtomicBool,
     /// The server ends: what takes long is ended, whatever it has written.
     ends: AtomicBool,
-    /// The one that takes long.
+    /// The script that takes long.
     pub(super) long: Mutex<Option<Long>>,
     /// The loops, which have connections that wait for what a script keeps.
     loops: Mutex<BTreeMap<u64, LoopHandle<Message>>>,
@@ -213,7 +213,7 @@ impl Scripts {
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one that takes long.
+    /// The script that takes long.
     pub(super) fn long(&self) -> MutexGuard<'_, Option<Long>> {
         self.long.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -60,9 +60,9 @@ struct State<J, R> {
 /// The next task of the thread.
 pub(super) enum Next<J> {
     Job(J),
-    /// Nothing has come in time.
+    /// No task has arrived in time.
     Nothing,
-    /// There is no server any more.
+    /// The server has ended.
     Closed,
 }
 

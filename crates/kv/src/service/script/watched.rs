@@ -51,7 +51,7 @@ struct Stage {
 pub(super) struct Watched {
     pub(super) fence: Fence,
     pub(super) shared: Arc<Shared>,
-    /// Taken by the one that answers.
+    /// Taken by the thread that answers the client.
     permit: Mutex<Option<Permit<Message>>>,
     is_transaction: bool,
     stage: Mutex<Stage>,

@@ -228,7 +228,7 @@ impl Carried {
         }
     }
 
-    /// For INFO and ROLE.
+    /// Fills in the state for INFO and ROLE.
     pub(super) fn tell(&self, to: &mut Replicated) {
         let status = self.shown.status();
         to.role = Role::Owner;

@@ -632,7 +632,7 @@ fn await_home(
     }
 }
 
-/// In all databases.
+/// The number of keys in all databases.
 fn keys(store: &Store) -> usize {
     store.keyspaces().iter().map(|keys| keys.keys).sum()
 }
