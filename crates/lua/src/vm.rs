@@ -450,7 +450,7 @@ impl Vm {
         let list = |all: &[&[u8]]| -> LuaResult<Table> {
             let bytes: usize = all.iter().map(|text| text.len()).sum();
             if self.state.leash.holds() {
-                // Their bytes do no harm; their number does.
+                // The bytes of the values do no harm; their number does.
                 self.state.lengthen(&self.lua, bytes);
             }
             let limit = self.state.limit.get();

@@ -232,7 +232,7 @@ impl Watchman {
             }
         };
         if !found.is_current {
-            // Its turn begins when it has read everything.
+            // The follower's turn begins when it has read all records.
             self.vacant = None;
             return Verdict::Wait(now + STEP);
         }
@@ -354,7 +354,7 @@ mod tests {
         };
         let released = Some(Vacancy::Released);
         assert_eq!(claims(&mut watchman, &behind, SECOND), None);
-        // Its turn begins when it has read everything.
+        // The follower's turn begins when it has read all records.
         assert_eq!(claims(&mut watchman, &third, 3 * SECOND), None);
         assert_eq!(claims(&mut watchman, &third, 4 * SECOND), None);
         assert_eq!(claims(&mut watchman, &third, 5 * SECOND), released);

@@ -69,7 +69,7 @@ mod tests {
         let witness = Witness::default();
         assert_eq!(witness.saw_last(one, 5), None);
         witness.sees(one, 5, SECOND);
-        // The same transaction may be seen again: the first time counts.
+        // A transaction may be seen again: the first time counts.
         witness.sees(one, 5, 2 * SECOND);
         assert_eq!(witness.saw_last(one, 5), Some(SECOND));
         assert_eq!(witness.saw_last(one, 6), None);

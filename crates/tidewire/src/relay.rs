@@ -107,7 +107,7 @@ pub trait Front: Sized + 'static {
         let _ = link;
     }
 
-    /// It could not be connected. Default: the client is reset.
+    /// The other side could not be connected. Default: the client is reset.
     fn failed(&mut self, error: io::ErrorKind, link: &mut Link<'_>) {
         let _ = error;
         link.abort();
@@ -180,7 +180,7 @@ impl<M> fmt::Debug for Relay<M> {
 /// }
 /// ```
 pub struct RelayConn<F> {
-    /// Of the accepted side.
+    /// The front; only the accepted side has one.
     front: Option<F>,
     stage: Stage,
     /// The other side was told to stop reading.
@@ -197,7 +197,7 @@ impl<F> fmt::Debug for RelayConn<F> {
 enum Stage {
     /// The front hears the client.
     Front,
-    /// Its dial is under way.
+    /// The dial of this connection is under way.
     Dialling,
     /// Passes on to this connection.
     Joined(ConnId),
@@ -220,7 +220,7 @@ pub struct Passed(What);
 enum What {
     /// The dialled side is there.
     Joined(ConnId),
-    /// It is not.
+    /// The other side is not connected.
     Failed(io::ErrorKind),
     Data(Chunk),
     /// The sender's peer takes no more, or takes more again.

@@ -276,7 +276,7 @@ pub(crate) trait Serving: Send + Sync {
         false
     }
 
-    /// Its logs are closed, at the end of a server that begins anew.
+    /// The logs of the product are closed, at the end of a server that begins again.
     fn logs_closed(&self) -> Result<(), Failure> {
         Ok(())
     }

@@ -424,7 +424,7 @@ impl Builder {
         self
     }
 
-    /// Whom [dials](crate::Dial) to hosts ask for addresses. Default: the [system](SystemResolver).
+    /// Sets the resolver that [dials](crate::Dial) to hosts ask for addresses. Default: the [system](SystemResolver).
     ///
     /// ```
     /// use tidewire::sim::ScriptedNames;

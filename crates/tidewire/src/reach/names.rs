@@ -164,7 +164,7 @@ struct Known {
 
 /// What comes of asking for a name.
 pub(crate) enum Asking {
-    /// It is known.
+    /// The addresses are known.
     Known(Arc<[IpAddr]>),
     /// An [`Answer`] will come. Some of it may be there.
     Comes(Arc<[IpAddr]>),
@@ -172,7 +172,7 @@ pub(crate) enum Asking {
     Refused(&'static str),
 }
 
-/// Names that the loops of a server ask for, and whom they ask.
+/// Names that the loops of a server ask for, and the resolver.
 pub(crate) struct Names {
     resolver: Option<Theirs<Arc<dyn Resolver>>>,
     lookups_max: usize,

@@ -68,7 +68,7 @@ pub(crate) enum Spread {
 pub(crate) struct LoopSetup {
     pub(crate) plan: Arc<Plan>,
     pub(crate) dial_options: Arc<TcpOptions>,
-    /// Whom dials to hosts ask for addresses.
+    /// The names and the resolver that give dials addresses of hosts.
     pub(crate) names: Arc<Names>,
     pub(crate) busy_poll: Duration,
     /// Sockets stand in the table of an io_uring.

@@ -77,7 +77,7 @@ fn a_host_is_dialled_by_its_name(v: Variant) {
     assert_eq!(names.asked(), ["one.test"]);
 }
 
-/// Addresses of this machine at which nobody listens.
+/// Addresses of this machine without a listener.
 fn others(of: SocketAddr, n: u8) -> Vec<IpAddr> {
     let IpAddr::V4(ip) = of.ip() else {
         panic!("not IPv4")
@@ -347,7 +347,7 @@ fn a_dial_is_given_up_by_its_token(v: Variant) {
     client.expect(b"c");
     let error = failure(&server.record, 9);
     assert!(error.contains("given up"), "{error}");
-    // An answer that comes later goes to nobody.
+    // A later answer has no receiver.
     let held = names.held().pop().expect("asked");
     assert!(!held.is_wanted());
     held.finish([nobody().ip()]);

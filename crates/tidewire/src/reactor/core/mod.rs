@@ -115,7 +115,7 @@ pub(crate) struct Core {
     log_connections: bool,
     pub(crate) received: ReceiveShares,
     meter: Meter,
-    /// Whom it asks for addresses of hosts.
+    /// The names and the resolver that give the loop addresses of hosts.
     pub(crate) names: Arc<Names>,
     /// A resolver was asked, and its answer may come from another thread.
     awaits_answers: bool,

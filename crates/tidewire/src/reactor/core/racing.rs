@@ -171,7 +171,7 @@ impl Core {
         self.race_on(io, index);
     }
 
-    /// Its deadline has come, or the time for another address.
+    /// The deadline of the dial has come, or the time for another address.
     pub(super) fn race_timer(&mut self, io: &mut impl Transport, index: u32) {
         let now = self.env.now;
         let Some(race) = self.states[index as usize].race() else {

@@ -270,7 +270,7 @@ impl Kv {
                 let awaited = await_home(log, &kv_log, &carrier, panel, &mut **goes_on);
                 match awaited {
                     Ok(true) => {}
-                    // It is followed from the next beginning on.
+                    // The store is followed from the next beginning on.
                     Err(_) if self.anew.why().is_some() => return Ok(false),
                     Ok(false) => return Ok(false),
                     Err(why) => return Err(why),
