@@ -231,7 +231,7 @@ impl Replicator {
         self.tenancy.end();
     }
 
-    /// Whether nothing is left to be done that it waits for.
+    /// Whether the replicator has left: no work remains for which it waits.
     pub fn has_left(&self, now: Duration) -> bool {
         let is_late = |since| now >= since + self.settings.release_within;
         let can_release = matches!(self.state, State::Home(_)) && self.tenancy.is_to_be_released();

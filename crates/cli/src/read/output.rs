@@ -134,7 +134,7 @@ impl Output {
         }
     }
 
-    /// Waits until all that could be written is taken, or the reader has gone.
+    /// Waits until the reader has taken all output, or has gone.
     pub(super) fn drained(&mut self) {
         let out = |output: &Output| output.out.get_ref().unread() > 0;
         while out(self) && self.out.get_ref().is_read() {}

@@ -35,7 +35,7 @@ pub(crate) struct TlsOptions {
 impl TlsOptions {
     /// The condition under which a flag of this name has an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
-        // A key and authorities are looked for where there is a certificate.
+        // Keys and authorities are checked together with their certificate.
         (flag == "tls-cert").then_some(Need::Tls)
     }
 

@@ -61,7 +61,7 @@ pub(crate) struct Scripts {
     pub(super) phase: Phase,
     /// The one that runs is a function.
     pub(super) is_function: AtomicBool,
-    /// The server ends: what takes long is ended, whatever it has written.
+    /// Whether the server ends: scripts that take long are ended then, even after a write.
     ends: AtomicBool,
     /// The script that takes long.
     pub(super) long: Mutex<Option<Long>>,
