@@ -13,7 +13,7 @@ use tidewire::{Closed, ConnId, Cx, Input, Link, LoopHandle, Next, Protocol, Turn
 
 use crate::shared::{Shared, State};
 
-/// Polls in a row after which others get their turn.
+/// Polls in a row after which other connections get their turn.
 const POLLS: usize = 32;
 
 /// A connection that is a future: what [`serve`](crate::serve) makes.
@@ -96,7 +96,7 @@ struct Alarm {
     woken: Arc<Woken>,
 }
 
-/// The task has nothing to do.
+/// The task has no work.
 const QUIET: u8 = 0;
 /// Being polled, and will be looked at again.
 const POLLED: u8 = 1;

@@ -16,7 +16,7 @@ use crate::{Broken, Handed};
 /// How long a running server may take to answer what it can answer at once.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Why nothing was handed over.
+/// Why the listeners were not handed over.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {

@@ -60,7 +60,7 @@ impl Control {
     /// Listens at a path. A socket file that a dead process has left there is replaced.
     ///
     /// # Errors
-    /// `AddrInUse` if a server listens there, or what the system says.
+    /// `AddrInUse` if a server listens there, or the error of the operating system.
     pub fn listen(path: &Path) -> io::Result<Control> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket =

@@ -143,7 +143,7 @@ impl Body {
         self.at == At::End
     }
 
-    /// Looks at what comes next.
+    /// Parses the next piece.
     pub(crate) fn next<'a>(&mut self, input: &mut Input<'a>) -> Result<Piece<'a>, Fault> {
         loop {
             let bytes = input.bytes();

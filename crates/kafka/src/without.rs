@@ -112,7 +112,7 @@ impl Members {
     }
 }
 
-/// What a [`Watch`] finds within a time.
+/// The result of waiting a bounded time for a [`Watch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// Another mark.

@@ -35,7 +35,7 @@ pub(crate) struct Group {
     pub(crate) records: u32,
     pub(crate) notes: Vec<Note>,
     pub(crate) turns: Vec<Turn>,
-    /// Positions that are lost; nothing else is in it then.
+    /// Lost positions; the batch has no records then.
     pub(crate) gap: Option<Missing>,
     /// The ticket of the last batch in the group.
     pub(crate) last: Ticket,
@@ -111,7 +111,7 @@ pub enum Room {
     Enough,
     /// No room for another segment, though the one in use has some left, or for a large group.
     Ending,
-    /// Nothing is taken but what makes room, if that.
+    /// The log takes only records that make room, if any.
     Short,
     /// The writer was asked to look again, and has not done so yet.
     Unknown,

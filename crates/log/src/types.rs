@@ -91,7 +91,7 @@ pub enum Refused {
         /// How long to wait before another attempt makes sense.
         retry_after: Duration,
     },
-    /// A single batch above what a group may hold.
+    /// A single batch is larger than a group may be.
     #[error("the batch is too large")]
     TooLarge,
     /// A limit on the number of streams, producers or cursors is reached, or a name is not 1 to 255
@@ -140,7 +140,7 @@ pub struct Progress {
     /// Whether `replicates` is still unknown: a replicator is trying to reach its home for the first time since the log
     /// was opened. Callers that depend on the answer wait.
     pub seeks_home: bool,
-    /// Why nothing comes home for now.
+    /// Why no record reaches the home for now.
     pub away: Option<Failure>,
     /// Groups of batches that were written since the log was opened: each is one write, and with
     /// [`Policy::Sync`] one sync.

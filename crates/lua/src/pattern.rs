@@ -282,7 +282,7 @@ impl<'a> Matcher<'a> {
         Ok(Step::Next(s, p))
     }
 
-    /// `%1` and so on: what a capture holds, once more.
+    /// `%1` and so on: matches the content of a capture once more.
     fn again(&mut self, s: usize, p: usize, effort: &mut Effort<'_>) -> Result<Step, Fault> {
         const BAD: Fault = Fault::Pattern("invalid capture index");
         let at = usize::from(self.p(p + 1)).checked_sub(usize::from(b'1'));

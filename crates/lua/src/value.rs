@@ -20,7 +20,7 @@ pub enum Value<'a> {
     Error(Cow<'a, [u8]>),
     /// A whole number.
     Integer(i64),
-    /// Nothing, in the second version of the protocol.
+    /// The null of RESP2.
     Nil,
     /// The null of RESP3.
     Null,

@@ -190,7 +190,7 @@ impl Vm {
         self.function(name, text).map(|_| ())
     }
 
-    /// Whether a script compiles. Keeps nothing of it.
+    /// Whether a script compiles. The compiled script is not kept.
     ///
     /// # Errors
     /// The fault of the script, in words.

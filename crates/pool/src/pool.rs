@@ -42,7 +42,7 @@ impl Default for Settings {
     }
 }
 
-/// The queue has no place for more work. Nothing was taken.
+/// The queue has no place for more work. The pool has not taken the work.
 ///
 /// ```
 /// use tidewire::Handle;
@@ -279,7 +279,7 @@ impl Pool {
         self.0.stop();
     }
 
-    /// A look at what it does.
+    /// The counters of the pool.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.shared.counting.look()

@@ -5,7 +5,7 @@ const STRING_MAX: usize = 512 << 20;
 /// Bytes that an element takes besides its own.
 const ELEMENT: usize = 32;
 
-/// Why nothing could be decoded.
+/// Why no value could be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// More bytes are needed.

@@ -113,7 +113,7 @@ impl Decoder {
     /// has to buffer as much as the longest key.
     ///
     /// # Errors
-    /// See [`Error`]. After the [end](Item::End) nothing may come.
+    /// See [`Error`]. After the [end](Item::End) no byte may follow.
     pub fn next(&mut self, input: &[u8]) -> Result<Option<(usize, Item)>, Error> {
         let mut cursor = Cursor::of_some(input, self.key_max);
         let offset = self.offset;

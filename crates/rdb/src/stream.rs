@@ -43,8 +43,8 @@ pub struct Consumer {
     pub name: Vec<u8>,
     /// The time of the consumer's last request.
     pub seen_ms: u64,
-    /// When it was last given something, `None` for never. Streams of before Redis 7.2 do not say; as there, it is taken to be
-    /// when the consumer last asked.
+    /// When the consumer was last given an entry, `None` for never. Streams of before Redis 7.2 do not say; as there, it is
+    /// taken to be when the consumer last asked.
     pub active_ms: Option<u64>,
     /// Entries that the consumer was given and has not acknowledged: the id, the time of the last
     /// delivery, and the number of deliveries.

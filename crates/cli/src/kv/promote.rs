@@ -103,7 +103,7 @@ fn info(socket: &mut BufReader<TcpStream>, to: &str) -> Result<String, Failure> 
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Asks for something, and gives the first line of the answer.
+/// Sends a command, and returns the first line of the answer.
 fn ask(socket: &mut BufReader<TcpStream>, to: &str, args: &[&str]) -> Result<String, Failure> {
     let mut request = format!("*{}\r\n", args.len());
     for arg in args {

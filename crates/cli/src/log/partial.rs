@@ -88,7 +88,7 @@ impl Partial {
     /// Removes the contents of the directory.
     ///
     /// # Errors
-    /// What the system says, as text.
+    /// The error of the operating system, as text.
     pub(super) fn clear(&self) -> Result<(), String> {
         let clear = || {
             for entry in fs::read_dir(&self.path)? {
@@ -159,7 +159,7 @@ fn beside(to: &Path) -> PathBuf {
     to.with_file_name(name)
 }
 
-/// Whether there is nothing, or an empty directory.
+/// Whether the path is free, or an empty directory.
 ///
 /// # Errors
 /// The error of the operating system.

@@ -26,7 +26,7 @@ pub(super) struct Output {
     pub(super) lost: u64,
 }
 
-/// Counts what the system has taken over.
+/// Counts the bytes that the operating system has taken.
 struct Counted {
     file: File,
     written: u64,

@@ -109,7 +109,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Takes what the file says under a key of [`Entry::keys`].
+    /// Takes the file's value of a key of [`Entry::keys`].
     fn take(&mut self, _value: Box<dyn Any>) {}
 
     /// Completes the settings, before the settings of other products are checked.
@@ -147,7 +147,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
     fn show_limits(&self, _: Kind, _: &Settings, _shown: &mut Value) {}
 
     /// Values in force that the flags do not show, or that differ from the flags: by the names of flags without the service's
-    /// prefix. Null if nothing is to be shown.
+    /// prefix. Null if the product shows no settings.
     fn shown(&self, _: &Plan) -> Value {
         Value::Object(Map::new())
     }
@@ -167,7 +167,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Whether nothing is kept here that could be read or spoiled.
+    /// Whether the service keeps no data that a client could read or spoil.
     fn is_harmless(&self) -> bool {
         true
     }
@@ -395,7 +395,7 @@ impl Plan {
         })
     }
 
-    /// Whether anything that is served writes to the log of messages.
+    /// Whether any served product writes to the log of messages.
     pub(crate) fn need_log(&self) -> bool {
         self.served().any(|(_, product)| product.needs_messages())
     }

@@ -47,7 +47,7 @@ pub enum Error {
         /// Why the last one failed.
         last: Box<Error>,
     },
-    /// A message above what the server takes.
+    /// A message is larger than the server's limit.
     #[error("a message of {len} bytes is too large: {to} takes at most {most}")]
     TooLarge {
         /// The server.
@@ -60,7 +60,7 @@ pub enum Error {
     /// The id given cannot be next.
     #[error("{0}")]
     Id(super::session::NotTaken),
-    /// Nothing was acknowledged within the time given.
+    /// No message was acknowledged within the given time.
     #[error("not everything was acknowledged within {0:.1?}")]
     TimedOut(Duration),
 }

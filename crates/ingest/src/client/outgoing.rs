@@ -55,7 +55,7 @@ pub trait Handler: Send + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
-    /// Everything was acknowledged, and there was nothing more to come.
+    /// All messages were acknowledged, and no more were to come.
     #[error("everything is acknowledged")]
     Done,
     /// The conversation cannot go on.

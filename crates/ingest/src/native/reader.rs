@@ -288,7 +288,7 @@ impl Reader {
         }
     }
 
-    /// The timer has expired: looks at what the client has taken.
+    /// The timer has expired: checks how much output the client has taken.
     pub(super) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         self.account(shared, cx);
         let stalled = self.queued > 0 && cx.link.now().since(self.moved_at) >= STALLED;
@@ -338,7 +338,7 @@ impl Reader {
         cx.link.finish();
     }
 
-    /// The log has moved: goes on if there is anything new.
+    /// The log has moved: sends new records, if any.
     pub(super) fn follow(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if self.state != State::AtTail {
             return;

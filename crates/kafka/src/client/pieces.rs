@@ -24,7 +24,7 @@ const PIECE: usize = 512 << 10;
 const ANSWER: Duration = Duration::from_secs(10);
 /// Between looks at a topic that is not known everywhere yet.
 const UNKNOWN_YET: Duration = Duration::from_millis(100);
-/// How long nothing may come or go.
+/// The longest time without progress.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Whether the brokers have taken the pieces: the client's queue is empty too when a broker has

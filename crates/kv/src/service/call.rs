@@ -95,7 +95,7 @@ pub(crate) struct Call<'a, 'c> {
     pub(crate) reply: &'a mut Reply,
     /// The name first.
     pub(crate) args: &'a [&'a [u8]],
-    /// Within a transaction, where nothing may wait.
+    /// Whether the command runs within a transaction, where no command may wait.
     pub(crate) in_transaction: bool,
 }
 

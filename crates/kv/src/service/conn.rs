@@ -367,7 +367,7 @@ impl RespConn {
         Outcome::Later
     }
 
-    /// Tries the command that waits for what a script keeps.
+    /// Tries the command again that waits for keys of a script.
     pub(crate) fn unpark(&mut self, cx: &mut Cx<'_, Self>) {
         if self.wait.is_none() && self.away.is_none() && self.reading.is_none() {
             cx.link.clear_timer();
@@ -665,7 +665,7 @@ impl RespConn {
             || cx.local.shared.awaits_snapshot()
     }
 
-    /// Brings what others see up to date.
+    /// Brings the figures of the client's card up to date.
     #[inline]
     fn show(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
         let card = self.card();

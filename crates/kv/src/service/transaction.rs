@@ -67,7 +67,7 @@ impl Block {
             + self.commands.len() * size_of::<Queued>()
     }
 
-    /// Gives back what it does not use.
+    /// Gives back memory that the block does not use.
     fn close(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();

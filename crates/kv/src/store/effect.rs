@@ -21,7 +21,7 @@ pub enum Gone {
     Evicted,
 }
 
-/// Something that changed the data.
+/// A change of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect<'a> {
     /// A command, its name first.

@@ -41,7 +41,7 @@ pub struct Blocked {
     pub instead: Option<Vec<Vec<u8>>>,
 }
 
-/// The reply of a command that found nothing.
+/// The reply of a command that found no element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
     /// The null of a string.

@@ -28,7 +28,7 @@ pub(crate) struct State {
     forgotten: VecDeque<u64>,
     /// Streams that were deleted, by a hash of their names, and where each ended; the oldest first.
     deleted: VecDeque<(u64, u64)>,
-    /// Something was set about a stream once, or one was deleted.
+    /// Whether a stream was ever administered or deleted.
     administered: bool,
 }
 

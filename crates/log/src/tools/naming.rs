@@ -69,7 +69,7 @@ impl Naming {
 
     fn among(candidates: &[Candidate], log: Option<u64>, oldest: u64) -> Result<Naming, OpenError> {
         let mut naming = Naming::default();
-        // A copy beside what has the name says nothing.
+        // A copy beside the file with the right name proves nothing.
         let is_right = |it: &Candidate, number| it.has_name_of(number);
         let saying = |it: &Candidate| {
             let said = it.said.filter(|&(of, _)| Some(of) == log);

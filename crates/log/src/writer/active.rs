@@ -19,7 +19,7 @@ pub(crate) struct Active<F> {
     pub(crate) length: u64,
     /// The disk has begun to write the bytes before this offset.
     pub(crate) begun: u64,
-    /// Something was written since the last sync.
+    /// Whether bytes were written since the last sync.
     pub(crate) unsynced: bool,
     /// The last batch is a closing one.
     pub(crate) closed: bool,

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use crate::file_system::Seen;
 use crate::pattern::is_packed;
 
-/// What a file is to a follower.
+/// The relation of a file to a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Likeness {
     /// Another file.

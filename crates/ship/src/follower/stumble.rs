@@ -33,7 +33,7 @@ impl<F, L: Lane> Follower<F, L> {
         self.displace();
     }
 
-    /// What was to be read was.
+    /// The bytes that were to be read have been read.
     pub(super) fn recovered<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>) {
         if self.trouble.take().is_some() {
             let path = self.entry.path.display();

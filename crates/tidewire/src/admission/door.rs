@@ -97,7 +97,8 @@ impl Door {
         contained(|| self.face.refusal_reply(why, from))
     }
 
-    /// Counts the client that a proxy has named. `known` is what was known of the connection before.
+    /// Counts the client that a proxy has named. `known` are the facts about the connection that
+    /// were known before.
     pub(crate) fn count_named(
         &self,
         known: &Peer,

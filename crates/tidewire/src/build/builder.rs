@@ -639,7 +639,7 @@ impl Builder {
     /// kernel frees the sockets of a killed io_uring process only a moment after the process is gone.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing keeps running then.
+    /// See [`StartError`]; no loop keeps running then.
     pub fn start(&mut self) -> Result<Running, StartError> {
         let (mut running, left) = self.start_loops()?;
         // The files are not adopted earlier, because a predecessor that resumes service needs them. A

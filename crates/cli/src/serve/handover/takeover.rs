@@ -16,7 +16,7 @@ const SLACK: Duration = Duration::from_secs(10);
 pub(crate) struct Takeover {
     claim: Claim,
     offer: Offer,
-    /// `--takeover-forget`: what the running server keeps may be left behind.
+    /// `--takeover-forget`: data that only the running server's memory holds may be left behind.
     forget: bool,
 }
 

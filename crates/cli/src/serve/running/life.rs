@@ -424,7 +424,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// All that listens, but the control socket.
+    /// All listeners, except the control socket.
     pub(crate) fn listeners(&self) -> io::Result<Vec<Handed>> {
         let settings = self.plan;
         let mut all = inherit::of_services(settings, self.running.listeners()?);

@@ -134,7 +134,7 @@ impl Schema {
         }
     }
 
-    /// All that is said, read as flags.
+    /// Parses all given settings as flags.
     pub(crate) fn read(&self, all: &[Said]) -> Result<ArgMatches, String> {
         let words = all.iter().flat_map(|said| &said.words);
         let read = self.command.clone().try_get_matches_from(words);

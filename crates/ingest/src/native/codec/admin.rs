@@ -108,7 +108,7 @@ pub enum AdminFrame<'a> {
         /// Settings that change.
         wanted: Wanted,
     },
-    /// A stream is to go, and all that is in it.
+    /// A stream is to be deleted, with all its records.
     Delete {
         /// Name of the stream.
         stream: &'a str,
@@ -147,7 +147,7 @@ impl<'a> AdminFrame<'a> {
     /// Adds the frame to `out`. [`AdminFrame::Unknown`] adds a frame with an empty body.
     ///
     /// # Errors
-    /// [`TooLong`]: one of the names; nothing was added.
+    /// [`TooLong`] for one of the names; no byte was added.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let mut position = None;
         let (kind, wanted, names) = match self {

@@ -119,7 +119,7 @@ impl<'a> Hello<'a> {
     /// Adds the frame to `out`.
     ///
     /// # Errors
-    /// [`TooLong`]: one of the strings; nothing was added.
+    /// [`TooLong`] for one of the strings; no byte was added.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let (kind, strings) = match self {
             Hello::Produce(p) => (PRODUCE, &[p.stream, p.producer, p.token][..]),

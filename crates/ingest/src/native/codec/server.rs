@@ -33,13 +33,13 @@ pub enum ServerFrame<'a> {
     Ack {
         /// The last message acknowledged.
         id: u64,
-        /// Nothing new: a commit is still under way.
+        /// Whether the frame only keeps the connection alive: a commit is still under way.
         keep_alive: bool,
         /// The reason why the server waits, as a text for people; only in a keep-alive, and empty if
         /// there is none. At most 255 bytes; a longer text is cut.
         why: &'a str,
     },
-    /// Something was refused.
+    /// The server has refused a message or a request.
     Refusal(Refusal<'a>),
     /// To a reader: reading begins.
     ReaderWelcome(ReaderWelcome),
@@ -310,7 +310,7 @@ fn body_of(kind: u8, flags: u8, mut fields: Fields<'_>) -> Result<ServerFrame<'_
                 body_max: fields.u32()?,
                 skipped: flag,
             };
-            // The reserved field may say anything, but it is there.
+            // The reserved field may have any value, but it is there.
             fields.u32()?;
             ServerFrame::ReaderWelcome(welcome)
         }

@@ -297,7 +297,7 @@ impl<D: Disk> Keeper<D> {
         }
     }
 
-    /// Says what the log needs, now and then.
+    /// Logs, now and then, how much space the log needs.
     fn tell_full(&mut self, now: Duration) {
         if self.told_full.is_some_and(|told| now < told + TOLD_AGAIN) {
             return;

@@ -58,7 +58,7 @@ impl Status {
 #[derive(Debug, Default)]
 pub struct Snapshots {
     status: Mutex<Status>,
-    /// Signalled when the keeper may have something to do.
+    /// Signalled when the keeper may have work.
     pub(super) work: Condvar,
     /// The keeper waits for the log: no other thread need tell it that the log has moved.
     pub(super) awaits_log: AtomicBool,

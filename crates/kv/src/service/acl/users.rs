@@ -173,7 +173,7 @@ impl Acl {
             .filter(|account| account.rights().accepts(given))
     }
 
-    /// Keeps others from changing users meanwhile.
+    /// Keeps other connections from changing users meanwhile.
     pub(super) fn begin_change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -243,7 +243,7 @@ impl<M> Hub<M> {
     /// subscriptions it matches.
     ///
     /// # Errors
-    /// If an inbox is full, unless `overfill`; nothing was sent then.
+    /// An error if an inbox is full, unless `overfill`; no message was sent then.
     pub(crate) fn publish(
         &self,
         sharded: bool,

@@ -179,7 +179,7 @@ impl Scripts {
         self.flushes.fetch_add(1, Relaxed);
     }
 
-    /// Ends what takes long, and what will, because the server ends.
+    /// Ends scripts that take long, now or later, because the server ends.
     pub(crate) fn end_slow(&self) {
         self.ends.store(true, Relaxed);
     }
@@ -204,7 +204,7 @@ impl Scripts {
         self.loops().remove(&name);
     }
 
-    /// Has connections look again that wait for what a script keeps.
+    /// Lets connections look again that wait for keys of a script.
     pub(crate) fn wake_parked(&self) {
         self.loops().values().for_each(LoopHandle::signal);
     }

@@ -52,7 +52,7 @@ struct State<J, R> {
     running: Option<Arc<R>>,
     /// A thread takes jobs, or runs one and has not been given up.
     is_served: bool,
-    /// The thread that watches waits until something runs.
+    /// Whether the watching thread waits until a script runs.
     watcher_sleeps: bool,
     closed: bool,
 }

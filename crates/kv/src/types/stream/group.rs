@@ -247,7 +247,7 @@ impl Group {
         (number, true)
     }
 
-    /// A consumer has asked for something, and perhaps was given something.
+    /// Notes a consumer's request, and whether it was given an entry.
     pub fn note(&mut self, number: u32, now_ms: u64, given: bool) {
         if let Some(consumer) = &mut self.consumers[number as usize] {
             consumer.seen_ms = now_ms;

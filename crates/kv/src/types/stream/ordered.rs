@@ -8,7 +8,7 @@ use crate::allocator::block_of;
 /// Most elements of a chunk.
 const MOST: usize = 64;
 
-/// Something that has an id.
+/// An element with an id.
 pub(super) trait Keyed {
     fn id(&self) -> StreamId;
 }

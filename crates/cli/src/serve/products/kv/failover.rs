@@ -179,7 +179,7 @@ impl Anew {
     }
 }
 
-/// Moves the log away; nothing is deleted.
+/// Moves the log away; no file is deleted.
 fn put_aside(directory: &Path) -> Result<(), Failure> {
     let to = aside(directory);
     let moved = fs::create_dir_all(&to).and_then(|()| {

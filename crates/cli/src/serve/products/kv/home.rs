@@ -199,7 +199,7 @@ impl Carrier {
         }
     }
 
-    /// Why nothing is carried for now, if so.
+    /// Why no record is carried for now, if so.
     pub(super) fn trouble(&self) -> Option<Arc<str>> {
         self.running.shown().status().trouble
     }
