@@ -20,7 +20,7 @@ pub struct Checkpoint {
     pub server: Option<String>,
     /// Files, the older ones of each path first.
     pub files: Vec<Entry>,
-    /// The producers of which each server acknowledged something last. A server that was restored from an older backup has less
+    /// For each server, the producers whose messages it acknowledged last. A server that was restored from an older backup has less
     /// of one of them at least.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub last: BTreeMap<String, Vec<String>>,

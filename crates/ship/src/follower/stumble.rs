@@ -72,7 +72,7 @@ impl<F, L: Lane> Follower<F, L> {
         troubles.any(|trouble| trouble.is_pausing(now))
     }
 
-    /// Whether it was tried so often that what comes after it in its path does not wait any more.
+    /// Whether the file was tried so often that later files of its path do not wait any more.
     pub(crate) fn is_stuck(&self) -> bool {
         let is_lasting = |trouble: Trouble| trouble.is_lasting();
         self.left.is_some() && self.trouble.is_some_and(is_lasting)
