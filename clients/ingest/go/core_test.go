@@ -42,6 +42,9 @@ func TestOutboxIsAList(t *testing.T) {
 				}
 			case 2:
 				messages, bytes := 1+chance.IntN(12), 1+chance.IntN(2*blockSize)
+				if chance.IntN(2) == 0 {
+					o.recycle()
+				}
 				data, last := o.next(messages, bytes)
 				for _, id := range ids(data) {
 					if sent >= len(model) || model[sent].id != id {

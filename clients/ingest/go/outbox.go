@@ -23,6 +23,21 @@ type outbox struct {
 	bytes        int
 	sentMessages int
 	sentBytes    int
+	// retired blocks are acknowledged, and may still be being written; free ones are written on again.
+	retired, free []*block
+}
+
+const freeMax = 64
+
+// recycle is called when nothing that next answered is being written any more.
+func (o *outbox) recycle() {
+	for at, b := range o.retired {
+		if cap(b.data) == blockSize && len(o.free) < freeMax {
+			o.free = append(o.free, &block{data: b.data[:0]})
+		}
+		o.retired[at] = nil
+	}
+	o.retired = o.retired[:0]
 }
 
 // room makes sure that a message of so many bytes fits into the last block.
@@ -33,20 +48,30 @@ func (o *outbox) room(size int) *block {
 			return last
 		}
 	}
-	b := &block{data: make([]byte, 0, max(blockSize, size))}
+	var b *block
+	if last := len(o.free) - 1; last >= 0 && size <= blockSize {
+		b, o.free[last] = o.free[last], nil
+		o.free = o.free[:last]
+	} else {
+		b = &block{data: make([]byte, 0, max(blockSize, size))}
+	}
 	o.blocks = append(o.blocks, b)
 	return b
 }
 
 func (o *outbox) push(id uint64, payload []byte) {
-	b := o.room(messageHeader + len(payload))
-	b.data = le.AppendUint64(b.data, id)
-	b.data = le.AppendUint32(b.data, uint32(len(payload)))
-	b.data = append(b.data, payload...)
+	size := messageHeader + len(payload)
+	b := o.room(size)
+	at := len(b.data)
+	b.data = b.data[:at+size]
+	to := b.data[at:]
+	le.PutUint64(to, id)
+	le.PutUint32(to[8:], uint32(len(payload)))
+	copy(to[messageHeader:], payload)
 	b.count++
 	b.last = id
 	o.messages++
-	o.bytes += messageHeader + len(payload)
+	o.bytes += size
 }
 
 // settle moves a place that stands at the end of a block to the beginning of the next, if there is one.
@@ -130,6 +155,7 @@ func (o *outbox) acknowledged(id uint64) int {
 		dropped += count
 	}
 	if done := o.acked.block; done > 0 {
+		o.retired = append(o.retired, o.blocks[:done]...)
 		clear(o.blocks[:done])
 		o.blocks = o.blocks[done:]
 		o.acked.block = 0

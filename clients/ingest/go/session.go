@@ -121,8 +121,9 @@ func smaller(wanted, granted uint64) int {
 	return int(min(granted, math.MaxInt64))
 }
 
-// output appends what is to be written next.
+// output appends what is to be written next. What it answered before is written.
 func (s *session) output(to [][]byte, now time.Time) [][]byte {
+	s.outbox.recycle()
 	if s.phase == greeting {
 		s.phase = waiting
 		hello, err := s.hello()

@@ -43,8 +43,9 @@
 //! * When the future returns, the connection is finished in order: written bytes are delivered.
 //!   When the connection ends first, reading and writing fail, and the future is dropped.
 //! * At most 64 KiB of input are read ahead of the future; beyond that the peer waits. Writing waits
-//!   while the connection's output is full. The library does not bound other memory that a future
-//!   keeps.
+//!   while the connection's output is full. What a future keeps besides is its own affair.
+//! * A future may [dial](Stream::dial): the connection that is made lives on the same loop, and its stream belongs to the future. [`relay`]
+//!   passes on between two streams.
 //! * A stop finishes the connection, unless the future has asked for [`Stream::stopping`]: then it is
 //!   told, and may go on until the stop's deadline.
 //! * The future's waker works from any thread; wake-ups are never lost.
@@ -53,14 +54,18 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod dial;
 #[cfg(feature = "hyper")]
 mod hyper_rt;
+mod relay;
 mod service;
 mod shared;
 mod stream;
 mod task;
 
 pub use clock::{Clock, Sleep};
+pub use dial::Dialling;
+pub use relay::relay;
 pub use service::{Serve, serve};
 pub use stream::{Stopping, Stream};
 pub use task::{Task, Woken};

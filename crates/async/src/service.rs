@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 
-use tidewire::{Conns, LoopHandle, Peer, Refusal, Service};
+use tidewire::{Conns, LoopHandle, Origin, Peer, Refusal, Service, Turn};
 
 use crate::shared::Shared;
 use crate::stream::Stream;
@@ -86,12 +87,25 @@ where
         Woken::new(at)
     }
 
-    fn accept(&self, from: &Peer, _: &mut Arc<Woken>) -> Result<Task, Refusal> {
+    fn accept(&self, from: &Peer, local: &mut Arc<Woken>) -> Result<Task, Refusal> {
         let shared = Shared::new(from.clone());
+        if let Origin::Dialled(token) = from.origin
+            && let Some(asked) = local.asked(token)
+        {
+            return Ok(Task::lent(shared, asked));
+        }
         let stream = Stream {
             shared: shared.clone(),
+            _lease: None,
         };
         Ok(Task::new(shared, Box::pin((self.0)(stream))))
+    }
+
+    fn dial_failed(&self, token: u64, error: &io::Error, turn: &mut Turn<'_, Task>) {
+        if let Some(asked) = turn.local.asked(token) {
+            let error = io::Error::new(error.kind(), error.to_string());
+            asked.settle(Err(error));
+        }
     }
 
     fn woken(&self, local: &mut Arc<Woken>, all: &mut Conns<'_, Task>) {

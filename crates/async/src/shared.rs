@@ -4,7 +4,9 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tidewire::{Instant, Peer};
+use tidewire::{Dial, Instant, Peer};
+
+use crate::dial::Asked;
 
 /// Limit of input that is read ahead of the future, and of output that one poll may write; bytes.
 pub(crate) const AHEAD: usize = 64 << 10;
@@ -40,8 +42,29 @@ pub(crate) struct State {
     /// Futures that wait for a stop, each with its own waker.
     stoppers: Vec<(u64, Waker)>,
     sleeps: Vec<(u64, Instant, Waker)>,
+    /// Told when the connection fails, whatever else is waited for.
+    pub(crate) watcher: Option<Waker>,
+    /// Of a connection whose stream another future has: has its task look at this.
+    pub(crate) keeper: Option<Waker>,
+    /// Its input is not read until this has been.
+    pub(crate) held_back: bool,
+    /// How the connection is to end, whatever its future does.
+    pub(crate) ending: Option<Ending>,
+    /// What the future asks the connection to dial.
+    pub(crate) dials: Vec<(Dial, Arc<Asked>)>,
+    /// Tokens of dials that it waits for no more.
+    pub(crate) given_up: Vec<u64>,
     /// Last number given to a sleep, or to a wait for a stop.
     last_id: u64,
+}
+
+/// How a connection is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Ending {
+    /// In order: what was written is delivered.
+    Finish,
+    /// With a reset.
+    Abort,
 }
 
 impl Shared {
@@ -63,6 +86,12 @@ impl Shared {
             writer: None,
             stoppers: Vec::new(),
             sleeps: Vec::new(),
+            watcher: None,
+            keeper: None,
+            held_back: false,
+            ending: None,
+            dials: Vec::new(),
+            given_up: Vec::new(),
             last_id: 0,
         })))
     }
@@ -79,6 +108,9 @@ impl Shared {
     ) -> Poll<io::Result<usize>> {
         let mut state = self.lock();
         if let Some(result) = state.read(take) {
+            let keeper = state.keeper.clone().filter(|_| state.held_back);
+            drop(state);
+            keeper.into_iter().for_each(Waker::wake);
             return Poll::Ready(result);
         }
         let before = state.reader.replace(cx.waker().clone());
@@ -90,6 +122,9 @@ impl Shared {
     pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut state = self.lock();
         if let Some(result) = state.write(bytes) {
+            let keeper = state.keeper.clone();
+            drop(state);
+            keeper.into_iter().for_each(Waker::wake);
             return Poll::Ready(result);
         }
         let before = state.writer.replace(cx.waker().clone());
@@ -97,9 +132,54 @@ impl Shared {
         drop(before);
         Poll::Pending
     }
+
+    /// Waits until something may be written; an error will be told by writing.
+    pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        let is_over = state.broken.is_some() || state.shut;
+        if is_over || state.room && state.written.len() < AHEAD {
+            return Poll::Ready(());
+        }
+        let before = state.writer.replace(cx.waker().clone());
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// Writes what there is room for.
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.change(|state| state.write(bytes).unwrap_or(Ok(0)))
+    }
+
+    /// Why nothing can be written, once that is so.
+    pub(crate) fn poll_failure(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let mut state = self.lock();
+        if let Some(kind) = state.broken {
+            return Poll::Ready(kind.into());
+        }
+        let before = state.watcher.replace(cx.waker().clone());
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// Changes something that the connection's task is to act on.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        let keeper = state.keeper.clone();
+        drop(state);
+        keeper.into_iter().for_each(Waker::wake);
+        result
+    }
 }
 
 impl State {
+    /// The connection is to end so, or harder if that was said before.
+    pub(crate) fn end(&mut self, how: Ending) {
+        self.ending = self.ending.max(Some(how));
+    }
+
     /// Takes in as much of `bytes` as fits; how much that was.
     pub(crate) fn take_in(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(AHEAD - self.unread().len());
@@ -124,6 +204,11 @@ impl State {
         }
     }
 
+    /// Both sides have said all, and the connection is gone.
+    fn is_over_in_order(&self) -> bool {
+        self.ended && self.broken == Some(io::ErrorKind::BrokenPipe)
+    }
+
     /// `None` if no byte can be read yet.
     fn read(&mut self, take: impl FnOnce(&[u8]) -> usize) -> Option<io::Result<usize>> {
         if !self.unread().is_empty() {
@@ -131,7 +216,9 @@ impl State {
             self.consume(n);
             return Some(Ok(n));
         }
-        if let Some(kind) = self.broken {
+        if let Some(kind) = self.broken
+            && !self.is_over_in_order()
+        {
             return Some(Err(kind.into()));
         }
         self.ended.then_some(match self.is_cut {

@@ -4,13 +4,15 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_io::{AsyncRead, AsyncWrite};
-use tidewire::Peer;
+use tidewire::{Dial, Peer};
 
 use crate::clock::Clock;
-use crate::shared::Shared;
+use crate::dial::{Dialling, Lease};
+use crate::shared::{Ending, Shared};
 
 /// A connection as its future uses it: the future reads, writes, and closes its side. Clones are
 /// the same connection, such as one to read and one to write.
@@ -41,6 +43,8 @@ use crate::shared::Shared;
 #[derive(Clone)]
 pub struct Stream {
     pub(crate) shared: Shared,
+    /// Of a dialled connection, which ends when all its streams were dropped.
+    pub(crate) _lease: Option<Arc<Lease>>,
 }
 
 impl fmt::Debug for Stream {
@@ -79,9 +83,64 @@ impl Stream {
         Clock::new(self.shared.clone())
     }
 
-    /// Resolves when the server is about to stop. From the first poll of this future on, a stop no
-    /// longer finishes the connection by itself: the connection's future is expected to return
-    /// within the stop's deadline.
+    /// Makes another connection, on this one's loop: to an address, or to a host by its name. Dropping the future gives that up,
+    /// and so does the end of this connection. The connection that is made ends when its stream and all clones were
+    /// dropped: in order, or with a reset if this connection has failed.
+    ///
+    /// ```
+    /// use tidewire::{Dial, Endpoint};
+    /// use tidewire_async::{Stream, relay, serve};
+    ///
+    /// /// Goes between a client and a server.
+    /// async fn proxy(client: Stream, to: Endpoint) {
+    ///     match client.dial(Dial::to(to)).await {
+    ///         Ok(server) => drop(relay(&client, &server).await),
+    ///         Err(_) => client.abort(),
+    ///     }
+    /// }
+    /// # use tidewire::{Limits, on_input, sim::{Conditions, Sim}};
+    /// # let mut sim = Sim::under(1, Conditions::calm());
+    /// # let echo = sim.serve(on_input(|input, link| link.forward_all(input)), Limits::default());
+    /// # let addr = sim.serve(serve(move |client| proxy(client, echo.clone())), Limits::default());
+    /// # let peer = sim.plain(addr);
+    /// # sim.send(peer, b"hello");
+    /// # sim.finish(peer);
+    /// # sim.run_for(std::time::Duration::from_secs(5));
+    /// # assert_eq!(sim.received(peer), b"hello");
+    /// ```
+    pub fn dial(&self, dial: Dial) -> Dialling {
+        Dialling::new(self.shared.clone(), dial)
+    }
+
+    /// Resets the connection, now or as soon as the future has been polled. Reading and writing fail from then on.
+    ///
+    /// ```
+    /// use futures_util::AsyncReadExt;
+    /// use tidewire_async::Stream;
+    ///
+    /// /// Takes nothing but silence.
+    /// async fn silence(mut stream: Stream) {
+    ///     if let Ok(1..) = stream.read(&mut [0; 1]).await {
+    ///         stream.abort();
+    ///     }
+    /// }
+    /// # use tidewire::{Limits, sim::{Conditions, PlainState, Sim}};
+    /// # let mut sim = Sim::under(1, Conditions::calm());
+    /// # let addr = sim.serve(tidewire_async::serve(silence), Limits::default());
+    /// # let peer = sim.plain(addr);
+    /// # sim.send(peer, b"a word");
+    /// # sim.run_for(std::time::Duration::from_secs(5));
+    /// # assert!(matches!(sim.state(peer), PlainState::Failed(_)));
+    /// ```
+    pub fn abort(&self) {
+        self.shared.change(|state| {
+            state.end(Ending::Abort);
+            state.broken.get_or_insert(io::ErrorKind::ConnectionAborted);
+        });
+    }
+
+    /// Resolves when the server is about to stop. From its first poll on, a stop no longer finishes
+    /// the connection by itself: the future is expected to return within the stop's deadline.
     ///
     /// ```
     /// use std::pin::pin;
@@ -143,7 +202,7 @@ impl AsyncWrite for Stream {
 
     /// Half-closes the connection: the peer sees EOF after the written bytes; reading goes on.
     fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shared.lock().shut = true;
+        self.shared.change(|state| state.shut = true);
         Poll::Ready(Ok(()))
     }
 }

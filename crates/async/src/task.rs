@@ -1,6 +1,6 @@
 //! One connection: its future, and the events for which the future is polled.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-use tidewire::{Closed, ConnId, Cx, Input, Link, LoopHandle, Next, Protocol, Turn};
+use tidewire::{Closed, ConnId, Cx, Input, LoopHandle, Next, Protocol, Turn};
 
-use crate::shared::{Shared, State};
+use crate::dial::Asked;
+use crate::shared::{Ending, Shared, State};
 
 /// Polls in a row after which other connections get their turn.
 const POLLS: usize = 32;
@@ -33,6 +34,10 @@ pub struct Task {
     shared: Shared,
     /// Made when the connection is opened.
     alarm: Option<Arc<Alarm>>,
+    /// The connection was dialled by another one, whose future has its stream.
+    is_lent: bool,
+    /// Who waits for that, until it is opened.
+    asked: Option<Arc<Asked>>,
 }
 
 impl fmt::Debug for Task {
@@ -57,7 +62,15 @@ impl fmt::Debug for Task {
 pub struct Woken {
     /// Names, as numbers: wakers come from anywhere.
     queue: Mutex<VecDeque<u64>>,
+    dials: Mutex<Dials>,
     at: LoopHandle<()>,
+}
+
+/// Dials of futures on one loop that are under way, by their tokens.
+#[derive(Default)]
+struct Dials {
+    last: u64,
+    asked: BTreeMap<u64, Arc<Asked>>,
 }
 
 impl fmt::Debug for Woken {
@@ -70,6 +83,7 @@ impl Woken {
     pub(crate) fn new(at: LoopHandle<()>) -> Arc<Woken> {
         Arc::new(Woken {
             queue: Mutex::default(),
+            dials: Mutex::default(),
             at,
         })
     }
@@ -81,11 +95,42 @@ impl Woken {
         self.at.signal();
     }
 
+    /// A token for this dial, unlike those of the program's own dials.
+    fn token(&self, asked: &Arc<Asked>) -> u64 {
+        let mut dials = self.dials.lock().unwrap_or_else(PoisonError::into_inner);
+        dials.last += 1;
+        let token = dials.last | OURS;
+        dials.asked.insert(token, asked.clone());
+        token
+    }
+
+    /// Takes the dial with this token, if it is a future's.
+    pub(crate) fn asked(&self, token: u64) -> Option<Arc<Asked>> {
+        let mut dials = self.dials.lock().unwrap_or_else(PoisonError::into_inner);
+        dials.asked.remove(&token)
+    }
+
     pub(crate) fn take(&self) -> impl Iterator<Item = ConnId> + use<> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *queue)
             .into_iter()
             .map(ConnId::from_bits)
+    }
+}
+
+/// In all tokens of dials that futures make.
+const OURS: u64 = 1 << 63;
+
+/// Makes the dials that a future has asked for, and gives those up that it waits for no more.
+#[cold]
+fn dial_for(shared: &mut State, cx: &mut Cx<'_, Task>) {
+    for (dial, asked) in shared.dials.drain(..) {
+        let token = cx.local.token(&asked);
+        asked.name(token);
+        cx.dial(dial.token(token).tied());
+    }
+    for token in shared.given_up.drain(..) {
+        cx.cancel_dial(token);
     }
 }
 
@@ -121,32 +166,53 @@ impl Task {
             future: Some(future),
             shared,
             alarm: None,
+            is_lent: false,
+            asked: None,
         }
     }
 
-    /// Polls the future while it is woken, and carries out its requests.
-    pub(crate) fn go_on(&mut self, link: &mut Link<'_>) {
+    /// A connection that another one has dialled.
+    pub(crate) fn lent(shared: Shared, asked: Arc<Asked>) -> Task {
+        Task {
+            future: None,
+            shared,
+            alarm: None,
+            is_lent: true,
+            asked: Some(asked),
+        }
+    }
+
+    /// Polls the future while it is woken, and does what it asked for.
+    pub(crate) fn go_on(&mut self, cx: &mut Cx<'_, Task>) {
         let Some(alarm) = self.alarm.clone() else {
             return;
         };
+        if self.is_lent {
+            // What was asked from here on is looked at again.
+            alarm.state.store(QUIET, SeqCst);
+            if !cx.link.is_closing() {
+                self.hand_over(cx);
+            }
+            return;
+        }
         let waker = Waker::from(alarm.clone());
         for _ in 0..POLLS {
             let Some(future) = &mut self.future else {
                 return;
             };
-            if link.is_closing() {
+            if cx.link.is_closing() {
                 return;
             }
             alarm.state.store(POLLED, SeqCst);
             {
                 let mut shared = self.shared.lock();
-                (shared.now, shared.room) = (link.now(), !link.full());
+                (shared.now, shared.room) = (cx.link.now(), !cx.link.full());
             }
             let done = future.as_mut().poll(&mut Context::from_waker(&waker));
-            self.hand_over(link);
+            self.hand_over(cx);
             if done.is_ready() {
                 self.future = None;
-                return link.finish();
+                return cx.link.finish();
             }
             let quiet = alarm.state.compare_exchange(POLLED, QUIET, SeqCst, SeqCst);
             if quiet.is_ok() {
@@ -158,14 +224,24 @@ impl Task {
     }
 
     /// Does what the future has asked for: output, its end, more input, the next timer.
-    fn hand_over(&self, link: &mut Link<'_>) {
+    fn hand_over(&self, cx: &mut Cx<'_, Task>) {
         let mut shared = self.shared.lock();
+        if !shared.dials.is_empty() || !shared.given_up.is_empty() {
+            dial_for(&mut shared, cx);
+        }
+        let link = &mut cx.link;
         let written = std::mem::take(&mut shared.written);
         if !written.is_empty() {
             link.write(&written);
         }
-        if shared.shut && !link.has_finished_writing() {
+        // With both ends told the connection is over, and with it a future that has not read all.
+        let is_behind = !shared.unread().is_empty();
+        if shared.shut && !link.has_finished_writing() && !(is_behind && shared.ended) {
             link.finish_writing();
+            if is_behind {
+                shared.held_back = true;
+                link.pause();
+            }
         }
         match shared.next_alarm() {
             Some(at) if link.timer() != Some(at) => link.set_timer(at),
@@ -173,8 +249,15 @@ impl Task {
             _ => {}
         }
         if link.paused() && shared.unread().is_empty() {
+            shared.held_back = false;
             link.resume();
         }
+        match shared.ending {
+            Some(Ending::Finish) => link.finish(),
+            Some(Ending::Abort) => link.abort(),
+            None => {}
+        }
+        shared.room = !link.full();
         // The written bytes fit after all.
         let writer = if link.full() {
             None
@@ -187,15 +270,19 @@ impl Task {
 
     /// Changes what the future sees, wakes the futures that it concerns, and
     /// polls.
-    fn tell(&mut self, link: &mut Link<'_>, change: impl FnOnce(&mut State) -> Option<Waker>) {
+    fn tell(&mut self, cx: &mut Cx<'_, Task>, change: impl FnOnce(&mut State) -> Option<Waker>) {
         let waker = {
             let mut shared = self.shared.lock();
-            shared.now = link.now();
+            shared.now = cx.link.now();
             change(&mut shared)
         };
         if let Some(waker) = waker {
-            self.wake_here([waker]);
-            self.go_on(link);
+            match self.is_lent {
+                // It wakes another connection's future.
+                true => waker.wake(),
+                false => self.wake_here([waker]),
+            }
+            self.go_on(cx);
         }
     }
 
@@ -218,7 +305,11 @@ impl Protocol for Task {
             id: cx.link.id().to_bits(),
             woken: cx.local.clone(),
         }));
-        self.go_on(&mut cx.link);
+        if let Some(asked) = self.asked.take() {
+            self.shared.lock().keeper = self.alarm.clone().map(Waker::from);
+            asked.settle(Ok(self.shared.clone()));
+        }
+        self.go_on(cx);
     }
 
     fn received(&mut self, input: &mut Input<'_>, cx: &mut Cx<'_, Self>) -> Next {
@@ -228,23 +319,33 @@ impl Protocol for Task {
                 shared.take_in(input.bytes())
             };
             input.consume(took);
-            self.tell(&mut cx.link, |shared| shared.reader.take());
-            if input.is_empty() || cx.link.is_closing() {
+            self.tell(cx, |shared| shared.reader.take());
+            if cx.link.is_closing() {
                 return Next::More;
             }
-            if !self.shared.lock().unread().is_empty() {
-                // The future does not keep up: the rest stays unread until this is read.
+            let mut shared = self.shared.lock();
+            let is_behind = !shared.unread().is_empty();
+            if is_behind && (!input.is_empty() || shared.shut) {
+                // The future does not keep up: the rest stays unread until this is read. So does the peer's end where it
+                // would be the connection's.
+                shared.held_back = true;
                 return Next::Paused;
+            }
+            if input.is_empty() {
+                return Next::More;
             }
         }
     }
 
     fn writable(&mut self, cx: &mut Cx<'_, Self>) {
-        self.tell(&mut cx.link, |shared| shared.writer.take());
+        self.tell(cx, |shared| {
+            shared.room = true;
+            shared.writer.take()
+        });
     }
 
     fn peer_finished(&mut self, _: usize, cx: &mut Cx<'_, Self>) {
-        self.tell(&mut cx.link, |shared| {
+        self.tell(cx, |shared| {
             shared.ended = true;
             shared.reader.take()
         });
@@ -262,10 +363,14 @@ impl Protocol for Task {
             shared.take_due()
         };
         self.wake_here(due);
-        self.go_on(&mut cx.link);
+        self.go_on(cx);
     }
 
     fn draining(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_lent {
+            // The connection that dialled this one is told.
+            return;
+        }
         let (minds, stoppers) = {
             let mut shared = self.shared.lock();
             shared.now = cx.link.now();
@@ -273,7 +378,7 @@ impl Protocol for Task {
         };
         if !stoppers.is_empty() {
             self.wake_here(stoppers);
-            self.go_on(&mut cx.link);
+            self.go_on(cx);
         }
         if !minds {
             cx.link.finish();
@@ -289,7 +394,12 @@ impl Protocol for Task {
             _ => io::ErrorKind::ConnectionAborted,
         });
         // A future that kept a clone elsewhere waits no longer.
-        let waiting = [shared.reader.take(), shared.writer.take()];
+        let waiting = [
+            shared.reader.take(),
+            shared.writer.take(),
+            shared.watcher.take(),
+        ];
+        let _keeper = shared.keeper.take();
         drop(shared);
         waiting.into_iter().flatten().for_each(Waker::wake);
     }
@@ -297,5 +407,5 @@ impl Protocol for Task {
 
 /// A poll that a waker asked for.
 pub(crate) fn poll_woken(task: &mut Task, cx: &mut Cx<'_, Task>) {
-    task.go_on(&mut cx.link);
+    task.go_on(cx);
 }

@@ -407,3 +407,40 @@ fn a_seed_is_the_same_run_in_another_process() {
         (0..4).for_each(|seed| twice::says_the_same(test, seed, "network: "));
     }
 }
+
+/// A connection whose two ends were told is over, and its future with it: not before that has read all.
+#[test]
+fn what_is_read_slowly_behind_an_end_of_writing_is_whole() {
+    for peer_first in [true, false] {
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let seen = all.clone();
+        let slow = serve(move |mut stream: Stream| {
+            let seen = seen.clone();
+            async move {
+                if !peer_first {
+                    let _ = stream.close().await;
+                }
+                stream.clock().sleep(Duration::from_secs(1)).await;
+                let _ = stream.close().await;
+                let mut buffer = [0; 700];
+                while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+                    seen.lock().unwrap().extend_from_slice(&buffer[..n]);
+                    stream.clock().sleep(Duration::from_millis(1)).await;
+                }
+            }
+        });
+        let mut sim = Sim::under(7, Conditions::calm());
+        let addr = sim.serve(slow, Limits::default());
+        let peer = sim.plain(addr);
+        let sent: Vec<u8> = (0..150_000u32).map(|i| (i % 251) as u8).collect();
+        sim.send(peer, &sent);
+        sim.finish(peer);
+        let _ = sim.run_until_idle(Duration::from_secs(60));
+        assert!(
+            *all.lock().unwrap() == sent,
+            "{} bytes",
+            all.lock().unwrap().len()
+        );
+        assert_eq!(sim.state(peer), PlainState::Ended);
+    }
+}

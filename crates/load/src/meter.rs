@@ -42,6 +42,7 @@ struct Readings {
     server_switches: ContextSwitches,
     tcp: TcpSegments,
     cores: CoreTimes,
+    server_written_bytes: Option<u64>,
 }
 
 impl Readings {
@@ -54,6 +55,7 @@ impl Readings {
             server_switches: server.context_switches()?,
             tcp: server.tcp_segments()?,
             cores: CoreTimes::read()?,
+            server_written_bytes: server.written_bytes(),
         })
     }
 
@@ -126,6 +128,10 @@ impl Meter {
             server_switches: end.server_switches.since(&begin.server_switches),
             tcp: end.tcp.since(&begin.tcp),
             cores: end.cores.since(&begin.cores),
+            server_written_bytes: end
+                .server_written_bytes
+                .zip(begin.server_written_bytes)
+                .map(|(end, begin)| end.saturating_sub(begin)),
         })
     }
 }
@@ -147,6 +153,9 @@ pub struct Metered {
     pub cores: Vec<CoreShare>,
     /// Other processes on the cores of server and generator.
     pub others: Others,
+    /// Bytes that the server wrote to disks; absent where the kernel does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_written_bytes: Option<u64>,
 }
 
 /// Processes that ran on the cores of server and generator, and were neither.
@@ -261,6 +270,7 @@ mod tests {
                 busy_ns: 0,
                 cores: 1,
             },
+            server_written_bytes: None,
         }
     }
 

@@ -17,6 +17,8 @@
 //! Both lag by up to one scheduler tick (1 to 10 ms) for a thread that is running at the
 //! moment of reading, so runs should last a second and more.
 
+mod written;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;

@@ -92,6 +92,8 @@ pub enum Kind {
     Gap,
     /// Reads found nothing.
     Misses,
+    /// The server wrote nothing of what it acknowledged as durable.
+    NotWritten,
     /// Connections were made again, and what they owed was sent again, or lost.
     Reconnects,
     /// The run was ended before its time.
@@ -118,6 +120,7 @@ impl fmt::Display for Kind {
             Kind::Neighbours => "other processes ran on these cores",
             Kind::Gap => "nothing was answered for a while",
             Kind::Misses => "reads found nothing",
+            Kind::NotWritten => "what was acknowledged as durable was not written",
             Kind::Reconnects => "connections were closed with requests in flight",
             Kind::Interrupted => "interrupted",
         })
@@ -407,6 +410,7 @@ mod tests {
             spectrum: Vec::new(),
             modes: Vec::new(),
             progress: Vec::new(),
+            body_bytes: None,
             reads: None,
             reconnects: None,
             longest_gap: None,
@@ -435,6 +439,7 @@ mod tests {
                     busy_ns: 0,
                     cores: 1,
                 },
+                server_written_bytes: None,
             }),
             kernel: None,
             server_cores: 1,

@@ -1,4 +1,4 @@
-//! `clients/ingest/conformance`, which knows nothing but docs/formats/protocol.md, against `serve` and `send`.
+//! `clients/ingest/conformance`, which knows nothing but docs/formats/protocol.md, against `serve`, `send` and `read`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -53,6 +53,21 @@ fn the_client_does_what_the_protocol_says() {
         "p",
     ];
     if let Some(cases) = conformance(&send) {
-        assert!(cases >= 5, "{cases} cases");
+        assert!(cases >= 40, "{cases} cases");
+    }
+}
+
+#[test]
+fn the_reader_does_what_the_protocol_says() {
+    let tidewire = env!("CARGO_BIN_EXE_tidewire");
+    let read = ["reader", tidewire, "read", "--to", "{addr}", "--raw"];
+    if let Some(cases) = conformance(&read) {
+        assert!(cases >= 20, "{cases} cases");
+    }
+    let read = [
+        "cursor", tidewire, "read", "--to", "{addr}", "--raw", "--cursor", "c",
+    ];
+    if let Some(cases) = conformance(&read) {
+        assert!(cases >= 2, "{cases} cases");
     }
 }

@@ -217,7 +217,9 @@ impl Reading {
         let len = bytes.get(4..FRAME_HEADER).map_or(0, |len| {
             u32::from_le_bytes(len.try_into().expect("4 bytes"))
         });
-        FRAME_HEADER + (len as usize).min(self.body_max())
+        // A frame that is too long is refused by its header: its body may never come.
+        let is_too_long = len as usize > self.body_max();
+        FRAME_HEADER + if is_too_long { 0 } else { len as usize }
     }
 
     fn body_max(&self) -> usize {
@@ -271,6 +273,18 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The reader waited for a body that the server need not send, for ever.
+    #[test]
+    fn a_frame_that_is_too_long_is_refused_by_its_header() {
+        let mut reading = Reading::new(Subscribing::default()).expect("settings");
+        reading.connected();
+        let mut header = [5, 0, 0, 0, 0, 0, 0, 0];
+        header[4..].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(reading.needed(&header), header.len());
+        let refused = reading.received(&header);
+        assert!(matches!(refused, Err(Broken::Malformed(_))), "{refused:?}");
+    }
 
     /// In a release build the position wrapped to 0, in a debug build it ended the program.
     #[test]

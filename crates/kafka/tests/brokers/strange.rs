@@ -316,6 +316,13 @@ fn a_home_is_read_while_its_owner_writes() {
     let place = tempfile::tempdir().expect("a directory");
     let log = open(place.path());
     let running = replicate(&log, &target);
+    // So many marks that reading them takes longer than some transactions.
+    for number in 1..=90_000 {
+        let ticket = append(&log, &format!("producer {number}"), 1..=1);
+        if number % 1000 == 0 {
+            at_home(&log, ticket, &running);
+        }
+    }
     at_home(&log, append(&log, "p", 1..=10), &running);
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -327,7 +334,7 @@ fn a_home_is_read_while_its_owner_writes() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let held: Vec<_> = (0..10)
+        let held: Vec<_> = (0..20)
             .map(|_| tidewire_kafka::held(&target, Share::Whole, &Home::default()))
             .collect();
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_call_within_calls_without_end_shows_nothing_of_the_last() {
-        let mut words = vec!["COMMAND", "GETKEYS"].repeat(100_000);
+        let mut words = ["COMMAND", "GETKEYS"].repeat(100_000);
         words.extend(["AUTH", "s3cret"]);
         let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let entry = table().find(args[0]).expect("a command");

@@ -236,6 +236,37 @@ fn one_in_a_transaction_that_only_its_connection_can_run_is_bounded() {
     assert_eq!(runner.ask("GET n"), Value::Bulk("1".into()));
 }
 
+/// A transaction that has begun on its loop cannot go elsewhere: one whose script may be given much goes there before.
+#[test]
+fn one_in_a_transaction_may_be_given_much() {
+    let server = server();
+    let mut client = server.client();
+    let script = "return #redis.call('lrange', KEYS[1], 0, -1)";
+    let joins = "return #(ARGV[1] .. ARGV[1])";
+    for _ in 0..3 {
+        assert_eq!(
+            ask(&mut client, &["EVAL", script, "1", "none"]),
+            Value::Int(0)
+        );
+        assert_eq!(ask(&mut client, &["EVAL", joins, "0", "a"]), Value::Int(2));
+    }
+    let values: Vec<String> = (0..20_000).map(|n| format!("value {n:060}")).collect();
+    let mut words = vec!["RPUSH", "list"];
+    words.extend(values.iter().map(|value| &value[..]));
+    assert_eq!(ask(&mut client, &words), Value::Int(20_000));
+    let long = "a".repeat(1 << 20);
+    let queued = Value::Simple("QUEUED".into());
+    assert_eq!(client.ask("MULTI"), Value::ok());
+    assert_eq!(client.ask("SET k v"), queued);
+    assert_eq!(ask(&mut client, &["EVAL", script, "1", "list"]), queued);
+    assert_eq!(ask(&mut client, &["EVAL", joins, "0", &long]), queued);
+    let answers = client.ask("EXEC").array();
+    assert_eq!(
+        answers,
+        [Value::ok(), Value::Int(20_000), Value::Int(2 << 20)]
+    );
+}
+
 /// A script that was quick on its loop begins anew on the thread when it needs much memory, and gives what it gives there.
 #[test]
 fn one_that_outgrows_its_loop_gives_the_right_answer() {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tidewire_load::abba::{self, Comparison, RunFailed, Sample, Schedule};
-use tidewire_load::stats::{Bootstrap, ROUNDS_MIN};
+use tidewire_load::stats::Bootstrap;
 use tidewire_load::trust::{Kind, Trust};
 use tidewire_load::workload::{self, Arrivals, Extent, Outcome, Plan, Workload};
 
+use super::against::Against;
 use super::arrivals;
 use super::comparison::{Args, Stand};
 use super::counted::Pair;
@@ -54,12 +55,9 @@ struct Shown<'a> {
     comparison: &'a Comparison,
 }
 
-/// If two servers' shares of reads that find nothing differ by more than this, the servers do not do
-/// equal work.
-const MISSES_APART: f64 = 0.01;
-/// Reservations that make a figure of a run doubtful, and are counted for each side. For all other kinds, the
-/// comparison has reservations of its own.
-const NOTED: [Kind; 9] = [
+/// What makes a figure of a run doubtful, and is counted for each side. Of the others the comparison has its own.
+const NOTED: [Kind; 10] = [
+    Kind::NotWritten,
     Kind::ServerElsewhere,
     Kind::ServerUnknown,
     Kind::Neighbours,
@@ -70,63 +68,6 @@ const NOTED: [Kind; 9] = [
     Kind::Unsent,
     Kind::Slip,
 ];
-
-/// What speaks against a whole comparison, gathered from its runs.
-#[derive(Default)]
-struct Against {
-    /// Reads and hits of each side.
-    reads: BTreeMap<abba::Side, (u64, u64)>,
-    /// Runs of each side of which another process served, and all.
-    elsewhere: BTreeMap<abba::Side, (u32, u32)>,
-}
-
-impl Against {
-    fn take(&mut self, side: abba::Side, outcome: &Outcome, trust: &Trust) {
-        if let Some(reads) = outcome.reads {
-            let (hits, misses) = self.reads.entry(side).or_default();
-            (*hits, *misses) = (*hits + reads.hits, *misses + reads.misses);
-        }
-        let is_elsewhere = trust
-            .reasons
-            .iter()
-            .any(|reason| reason.kind == Kind::ServerElsewhere);
-        let (elsewhere, all) = self.elsewhere.entry(side).or_default();
-        (*elsewhere, *all) = (*elsewhere + u32::from(is_elsewhere), *all + 1);
-    }
-
-    /// Why its figures should not be believed, in sentences.
-    fn doubts(&self, rounds: usize) -> Vec<String> {
-        let mut doubts = Vec::new();
-        if rounds < ROUNDS_MIN {
-            doubts.push(format!(
-                "not trustworthy: {rounds} rounds, and fewer than {ROUNDS_MIN} mean nothing"
-            ));
-        }
-        for (side, (elsewhere, all)) in &self.elsewhere {
-            if elsewhere * 2 > *all {
-                doubts.push(format!(
-                    "not trustworthy: in {elsewhere} of {all} runs of {side}, another process served than the one that is \
-                     measured"
-                ));
-            }
-        }
-        let share = |side| {
-            let (hits, misses): &(u64, u64) = self.reads.get(&side)?;
-            Some(*misses as f64 / (hits + misses).max(1) as f64)
-        };
-        if let (Some(a), Some(b)) = (share(abba::Side::A), share(abba::Side::B))
-            && (a - b).abs() > MISSES_APART
-        {
-            doubts.push(format!(
-                "not trustworthy: {:.1} % of the reads of A found nothing, and {:.1} % of those of B: the two do not do the \
-                 same work",
-                a * 100.0,
-                b * 100.0
-            ));
-        }
-        doubts
-    }
-}
 
 /// Runs it and shows what came out.
 pub(crate) fn run(args: &Loads<Args>) -> Result<(), Failure> {
@@ -231,7 +172,10 @@ pub(crate) fn run(args: &Loads<Args>) -> Result<(), Failure> {
         false => show!("{}", abba::Figures(&comparison)),
     }
     if let Some(counted) = &counted {
-        show!("{}", counted.beside(&comparison));
+        show!(
+            "{}",
+            counted.beside(&comparison, !against.other_work().is_empty())
+        );
     }
     let mut remarks = Vec::new();
     if let Some(failure) = &failure {

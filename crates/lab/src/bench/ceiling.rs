@@ -77,15 +77,15 @@ pub(super) fn check(workload: &Workload) -> Result<(), Failure> {
 
 /// The server, and the load that it understands.
 fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
-    let (server, workload) = match workload.ceiling() {
-        workload::Ceiling::Own(workload) => {
+    let (server, workload) = match workload.baseline() {
+        workload::Baseline::Own(workload) => {
             let words = ["--engine", "epoll"].map(str::to_owned);
             (Server::Own(words.into()), workload)
         }
-        workload::Ceiling::Unknown(why) => {
+        workload::Baseline::Unknown(why) => {
             return Err(Failure::usage(format!("--ceiling: {why}")));
         }
-        workload::Ceiling::Null(_) => {
+        workload::Baseline::Null(_) => {
             let executable = std::env::current_exe()
                 .map_err(|e| Failure::failed(format!("cannot find this executable: {e}")))?;
             let words = std::env::args_os().skip(1).chain(["--null".into()]);
@@ -108,7 +108,7 @@ fn null(workload: &Workload) -> Result<(Side, Workload), Failure> {
 
 /// Is that server until it is killed.
 pub(super) fn serve(workload: &Workload) -> Result<(), Failure> {
-    let workload::Ceiling::Null(replies) = workload.ceiling() else {
+    let workload::Baseline::Null(replies) = workload.baseline() else {
         return Err(Failure::usage("the replies to this load are unknown"));
     };
     let started = null_server(replies, EngineChoice::Epoll);

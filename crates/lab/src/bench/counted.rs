@@ -8,14 +8,15 @@ use std::path::Path;
 use std::thread;
 
 use serde::Serialize;
-use tidewire_load::abba::Comparison;
+use tidewire_load::abba::{self, Comparison};
 use tidewire_load::child::Launch;
 use tidewire_load::count::callgrind::{self, Callgrind};
 use tidewire_load::count::strace::{self, Strace};
 use tidewire_load::count::verdict::{Agreement, Judgement, Spread};
 use tidewire_load::count::{self as counting, Change, Counted, Counter, Profile, Sampling};
-use tidewire_load::workload::{self, Arrivals, Extent, Generator, Options, Plan};
+use tidewire_load::workload::{self, Arrivals, Extent, Generator, Options, Plan, Work};
 
+use super::against::Against;
 use super::generator::GeneratorArgs;
 use super::scratch::Scratch;
 use super::side::{Server, Side};
@@ -23,7 +24,7 @@ use super::target::Ready;
 use super::watch::Watcher;
 use super::{output, runs};
 use tidewire_command::count;
-use tidewire_command::exit::Failure;
+use tidewire_command::exit::{Failure, UNTRUSTWORTHY};
 
 /// How long a server under a tool may owe a reply: it is fifty times as slow.
 const STALL: std::time::Duration = std::time::Duration::from_secs(20);
@@ -257,23 +258,27 @@ impl<'a> Job<'a> {
         runs::first(self.args, self.generator_args, &self.generator, &server)?;
         let mut counted = Counted::default();
         let target = server.target();
+        let mut work = Work::default();
         let done = match self.rounds {
             true => workload::in_rounds(&self.plan, &self.generator, target, &mut |play| {
                 let sampling = &self.sampling;
                 counted = counting::sample(tool, pid, sampling, &mut |sent| play.round(sent))?;
                 Ok(())
-            }),
+            })
+            .map(|of| work = of),
             false => {
                 let mut answered = 0;
                 let mut run = |_: Option<&mut dyn FnMut()>| {
                     let ran = workload::run(&self.plan, &self.generator, target, &mut |_| true)?;
                     answered += ran.requests;
+                    work.add(&ran.work());
                     Ok(answered)
                 };
                 counting::sample(tool, pid, &self.sampling, &mut run).map(|of| counted = of)
             }
         };
         done.map_err(|e| runs::failed(&e, &server))?;
+        counted.work = work;
         Ok(counted)
     }
 }
@@ -307,6 +312,9 @@ pub(super) struct Pair {
     calls: Option<Half>,
     /// The functions that differ most, in instructions of a message.
     changes: Vec<Change>,
+    /// Why nothing should be said of the two, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    doubts: Vec<String>,
 }
 
 /// One count, on both sides.
@@ -395,6 +403,10 @@ impl Pair {
             let all = side.iter().map(|counts| counts.instructions.clone());
             all.collect::<Vec<Counted>>()
         });
+        let mut against = Against::default();
+        for (side, counted) in [(abba::Side::A, &a), (abba::Side::B, &b)] {
+            against.take_work(side, &Counted::together(counted).work);
+        }
         let instructions = Half::of("instructions", &a, &b);
         let [a, b] = counts.each_ref().map(|side| {
             let all = side.iter().filter_map(|counts| counts.calls.clone());
@@ -416,12 +428,16 @@ impl Pair {
             instructions,
             calls,
             changes,
+            doubts: against.other_work(),
         }
     }
 
-    /// A sentence about the counts beside the times.
-    pub(super) fn beside(&self, comparison: &Comparison) -> String {
+    /// What it comes to beside the times; figures alone where the two do not do the same work.
+    pub(super) fn beside(&self, comparison: &Comparison, is_kept_back: bool) -> String {
         let mut text = self.to_string();
+        if is_kept_back || !self.doubts.is_empty() {
+            return text;
+        }
         let timed = comparison.metric("server_cpu_ns_per_request");
         let half = &self.instructions;
         let agreement = Agreement::of(half.judgement, half.ratio, timed);
@@ -442,10 +458,19 @@ impl Pair {
         let environment = output::environment();
         show!("{environment}");
         show!("{self}");
-        show_line!("counted      {}", self.instructions.sentence);
-        match json {
-            Some(path) => output::write(path, "bench ab --count-only", environment, self),
+        match self.doubts.is_empty() {
+            true => show_line!("counted      {}", self.instructions.sentence),
+            false => self.doubts.iter().for_each(|doubt| show_line!("{doubt}")),
+        }
+        if let Some(path) = json {
+            output::write(path, "bench ab --count-only", environment, self)?;
+        }
+        match self.doubts.first() {
             None => Ok(()),
+            Some(doubt) => Err(Failure {
+                status: UNTRUSTWORTHY,
+                message: doubt.clone(),
+            }),
         }
     }
 }

@@ -4,12 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde::Serialize;
+use tidewire_load::abba;
 use tidewire_load::duet::{Duet, Round, SLICE, Track};
 use tidewire_load::stats::Bootstrap;
+use tidewire_load::trust::Trust;
 use tidewire_load::workload::{
-    self, Arrivals, Extent, Generator, Plan, Progress, Target, Workload,
+    self, Arrivals, Extent, Generator, Outcome, Plan, Progress, Target, Workload,
 };
 
+use super::against::Against;
 use super::comparison::{Args, Stand};
 use super::loads::Loads;
 use super::page;
@@ -57,6 +60,7 @@ pub(super) fn run(
     // One more round of each kind, which warms up both servers and is discarded.
     let all = 2 * (args.rounds + 1);
     let mut interrupted = false;
+    let mut against = Against::default();
     for number in 0..all {
         watcher.show(&format!("run {} of {all}", number + 1));
         let is_control = (number % 2 == 1) != (number % 4 >= 2);
@@ -65,8 +69,14 @@ pub(super) fn run(
             interrupted = true;
             break;
         };
-        let (round, is_elsewhere) = round;
+        let Both { round, halves } = round;
+        let is_elsewhere = halves.iter().any(|half| half.outcome.serving.elsewhere > 0);
         elsewhere += u32::from(is_elsewhere && number >= 2);
+        if !is_control && number >= 2 {
+            for (side, half) in [abba::Side::A, abba::Side::B].into_iter().zip(&halves) {
+                against.take(side, &half.outcome, &half.trust);
+            }
+        }
         match (number < 2, round) {
             (true, _) => {}
             (false, None) => dropped += 1,
@@ -76,7 +86,8 @@ pub(super) fn run(
     }
     watcher.done();
     let duet = Duet::of(of_b, of_control, &Bootstrap::default());
-    let mut remarks = Vec::new();
+    let other_work = against.other_work();
+    let mut remarks = other_work.clone();
     if interrupted {
         remarks.push("interrupted: this is of the runs that there were".to_owned());
     }
@@ -96,7 +107,11 @@ pub(super) fn run(
     show_line!("load                {}", args.generator.described());
     let title = a.load.workload.described() + &arrivals::described(&a.arrivals);
     show_line!("each                {title}");
-    let sentences = duet.sentences(&args.a.name, &args.b.name);
+    // Nothing is said of servers that do not do the same work.
+    let sentences = match other_work.is_empty() {
+        true => duet.sentences(&args.a.name, &args.b.name),
+        false => Vec::new(),
+    };
     for line in sentences.iter().chain(&remarks) {
         show_line!("{line}");
     }
@@ -117,13 +132,15 @@ pub(super) fn run(
     if let Some(path) = &args.html {
         let data = serde_json::to_string(&shown).unwrap_or_default();
         let names = [&*args.a.name, &*args.b.name];
-        let page = page::duet::page(title, &duet, names, remarks, data, &environment);
+        let said = [sentences.clone(), remarks];
+        let page = page::duet::page(title, &duet, names, said, data, &environment);
         page::write(path, &page)?;
     }
     if let Some(path) = &args.json {
         output::write(path, "bench duet", environment, &shown)?;
     }
     let doubt = match (elsewhere, duet.control_agrees) {
+        (0, _) if !other_work.is_empty() => other_work.join("\n"),
         (0, true) => return Ok(()),
         (0, false) => sentences.first().cloned().unwrap_or_default(),
         _ => "not trustworthy: another process served than the one that is measured".to_owned(),
@@ -132,6 +149,21 @@ pub(super) fn run(
         status: UNTRUSTWORTHY,
         message: doubt,
     })
+}
+
+/// Two servers under load at once.
+struct Both {
+    /// The observation, if there were enough slices.
+    round: Option<Round>,
+    /// What came of A, and of the other one.
+    halves: [Ran; 2],
+}
+
+/// What came of a server.
+struct Ran {
+    track: Track,
+    outcome: Outcome,
+    trust: Trust,
 }
 
 /// A server under load, as one of two.
@@ -161,15 +193,14 @@ impl Loads<Args> {
         }
     }
 
-    /// Loads A and another server at once. The outer `None` means an interruption, the inner one a run without an
-    /// observation. The result also says whether another process than the measured one has served.
+    /// Loads A and another one at once. `None`: it was interrupted.
     fn both(
         &self,
         a: &Stand,
         other: &Stand,
         other_first: bool,
         watcher: &Watcher,
-    ) -> Result<Option<(Option<Round>, bool)>, Failure> {
+    ) -> Result<Option<Both>, Failure> {
         let (half_a, half_other) = (self.half(a), self.half(other));
         let failed = AtomicBool::new(false);
         let goes_on = || !watcher.interrupted() && !failed.load(Relaxed);
@@ -198,14 +229,16 @@ impl Loads<Args> {
         if watcher.interrupted() {
             return Ok(None);
         }
-        let elsewhere = of_a.1 || of_other.1;
-        Ok(Some((Round::of(&of_a.0, &of_other.0), elsewhere)))
+        Ok(Some(Both {
+            round: Round::of(&of_a.track, &of_other.track),
+            halves: [of_a, of_other],
+        }))
     }
 }
 
 impl Half {
-    /// The course of a run, and whether another process than the one that was measured has served.
-    fn load(&self, goes_on: &dyn Fn() -> bool) -> Result<(Track, bool), workload::Failure> {
+    /// The course of a run, and what came of it.
+    fn load(&self, goes_on: &dyn Fn() -> bool) -> Result<Ran, workload::Failure> {
         let mut track = Track::default();
         let warm_up = match self.plan.extent {
             Extent::Time { warm_up, .. } => warm_up,
@@ -220,6 +253,11 @@ impl Half {
             goes_on()
         };
         let outcome = workload::run(&self.plan, &self.generator, &self.target, &mut look)?;
-        Ok((track, outcome.serving.elsewhere > 0))
+        let trust = Trust::of(&self.plan, &outcome);
+        Ok(Ran {
+            track,
+            outcome,
+            trust,
+        })
     }
 }

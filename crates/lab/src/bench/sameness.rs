@@ -8,7 +8,15 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The properties of a row of a result: names and values.
+/// Bodies whose lengths differ by more than this share are not of one page.
+const LENGTHS_APART: f64 = 0.01;
+
+/// Whether two servers' bodies are so different in length that sending them is not the same work.
+pub(crate) fn lengths_differ(a: u64, b: u64) -> bool {
+    a.abs_diff(b) as f64 > a.max(b) as f64 * LENGTHS_APART
+}
+
+/// What a row of a result is of: names and values.
 pub(super) type Of = BTreeMap<&'static str, String>;
 
 /// What two results differ in.

@@ -14,6 +14,9 @@ use tidewire_command::exit::Failure;
 /// Version of the lines; it rises when a reader would have to change.
 pub(super) const FORMAT: u32 = 1;
 
+/// Bytes of a body to each request of an HTTP load together.
+pub(super) const BODY_BYTES: &str = "http_body_bytes";
+
 /// The first line: what the runs are of. Runs of another header do not go into the same file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Header {
@@ -84,12 +87,16 @@ impl Run {
             kind: reason.kind.to_string(),
             text: reason.text.clone(),
         });
+        let metrics = sample.metrics();
+        let mut metrics: BTreeMap<String, f64> = metrics
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        if let Some(bytes) = ran.outcome.body_bytes {
+            metrics.insert(BODY_BYTES.to_owned(), bytes as f64);
+        }
         Run {
             place,
-            metrics: sample
-                .metrics()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
+            metrics,
             standing: ran.trust.standing.to_string(),
             reasons: reasons.collect(),
             spectrum: spectrum.map(|point| (point.quantile, point.ns)).collect(),
@@ -102,7 +109,9 @@ impl Run {
             .iter()
             .fold(Sample::new(), |sample, (name, value)| match name {
                 name if name.ends_with("per_second") => sample.higher(name, *value),
-                name if name.ends_with("share") => sample.neither(name, *value),
+                name if name.ends_with("share") || name == BODY_BYTES => {
+                    sample.neither(name, *value)
+                }
                 name => sample.lower(name, *value),
             })
     }

@@ -9,9 +9,9 @@ use tidewire_load::trust::Kind;
 
 use super::cost::Cost;
 use super::faults::Faults;
-use super::record::Run;
+use super::record::{BODY_BYTES, Run};
 use super::suite::{Host, Suite};
-use crate::bench::grouped;
+use crate::bench::{grouped, lengths_differ};
 use tidewire_command::exit::Failure;
 
 /// The first metric of a comparison.
@@ -172,6 +172,9 @@ impl Matrix {
                 let server = column.label();
                 return Some(format!("not trustworthy: {name}, {server}: {elsewhere}"));
             }
+            if let Some(doubt) = row.not_written().or_else(|| row.bodies_differ()) {
+                return Some(format!("not trustworthy: {name}: {doubt}"));
+            }
             let misses = row.servers.iter();
             let misses: Vec<f64> = misses.filter_map(|it| it.median("read_miss_share")).collect();
             let least = misses.iter().copied().fold(f64::INFINITY, f64::min);
@@ -184,6 +187,43 @@ impl Matrix {
                     most * 100.0
                 )
             })
+        })
+    }
+}
+
+impl Row {
+    /// A server that writes nothing of what it acknowledges as durable, beside one that does.
+    fn not_written(&self) -> Option<String> {
+        let kind = Kind::NotWritten.to_string();
+        let is_noted = |column: &Column| {
+            let noted = column
+                .runs
+                .iter()
+                .filter(|run| run.reasons.iter().any(|it| it.kind == kind));
+            noted.count() * 2 > column.runs.len()
+        };
+        let sound = || self.servers.iter().filter(|column| !column.runs.is_empty());
+        let noted = sound().find(|column| is_noted(column))?;
+        sound().any(|column| !is_noted(column)).then(|| {
+            let server = noted.label();
+            format!("{server} wrote to no disk what it acknowledged as durable, and others did: they do not do the same work")
+        })
+    }
+
+    /// Servers whose replies have bodies of other lengths than those of the first.
+    fn bodies_differ(&self) -> Option<String> {
+        let length = |column: &Column| Some(column.median(BODY_BYTES)? as u64);
+        let first = self
+            .servers
+            .iter()
+            .find_map(|column| Some((column, length(column)?)));
+        let (first, len) = first?;
+        self.servers.iter().find_map(|column| {
+            let other = length(column).filter(|other| lengths_differ(len, *other))?;
+            let (first, server) = (first.label(), column.label());
+            Some(format!(
+                "the replies of {first} have {len} bytes of body, and those of {server} {other}: they do not do the same work"
+            ))
         })
     }
 }

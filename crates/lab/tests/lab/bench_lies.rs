@@ -21,7 +21,7 @@ fn written(path: &Path) -> Value {
 }
 
 /// Runs a command with `--json`: its status, what it said, and what it wrote.
-fn told(dir: &Path, args: &[&str]) -> (i32, String, Option<Value>) {
+pub(crate) fn told(dir: &Path, args: &[&str]) -> (i32, String, Option<Value>) {
     let path = dir.join("told.json");
     let _ = std::fs::remove_file(&path);
     let output = run(&[args, &["--json", path.to_str().unwrap()]].concat());
@@ -52,7 +52,7 @@ fn store(keeps: bool) -> SocketAddr {
     })
 }
 
-fn serve_store(mut socket: TcpStream, keeps: bool) -> std::io::Result<()> {
+pub(crate) fn serve_store(mut socket: TcpStream, keeps: bool) -> std::io::Result<()> {
     static KEPT: std::sync::Mutex<Option<HashMap<Vec<u8>, Vec<u8>>>> = std::sync::Mutex::new(None);
     let (mut bytes, mut more) = (Vec::new(), [0; 65_536]);
     loop {
@@ -85,7 +85,7 @@ fn serve_store(mut socket: TcpStream, keeps: bool) -> std::io::Result<()> {
 }
 
 /// The words of the command at the front, and its length, if all of it is there.
-fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+pub(crate) fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let line = |at: usize| {
         let end = bytes[at..].windows(2).position(|pair| pair == b"\r\n")? + at;
         let number = std::str::from_utf8(&bytes[at + 1..end])

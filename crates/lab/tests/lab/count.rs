@@ -22,7 +22,7 @@ fn run(args: &[&str]) -> Output {
     tidewire(args).output().unwrap()
 }
 
-fn valgrind() -> bool {
+pub(crate) fn valgrind() -> bool {
     is_here("valgrind", "--version")
 }
 

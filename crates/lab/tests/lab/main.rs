@@ -9,6 +9,7 @@ mod bench_limits;
 mod bench_processes;
 mod bench_rates;
 mod bench_tls;
+mod bench_work;
 mod count;
 mod lab;
 mod manners;

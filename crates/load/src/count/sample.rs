@@ -9,7 +9,7 @@ use super::counter::{CountError, Counter, Threads};
 use super::profile::Profile;
 use super::quiet::Quiet;
 use super::verdict::Mean;
-use crate::workload::Failure;
+use crate::workload::{Failure, Work};
 
 /// How long is waited for a reading before the server is given something to do.
 const WAKE_AFTER: Duration = Duration::from_millis(1_500);
@@ -54,6 +54,9 @@ pub struct Counted {
     pub messages: u64,
     /// The server never rests: what a turn finds depends on the clock.
     pub restless: bool,
+    /// What the replies say of the work.
+    #[serde(skip)]
+    pub work: Work,
 }
 
 impl Counted {
@@ -66,6 +69,7 @@ impl Counted {
             sum.profile.merge(&one.profile);
             sum.messages += one.messages;
             sum.restless |= one.restless;
+            sum.work.add(&one.work);
         }
         sum.profile = sum.profile.divided(all.len().max(1) as f64);
         sum

@@ -16,6 +16,10 @@ const GAP_SHARE: f64 = 0.1;
 const GAP_NOTED: Duration = Duration::from_millis(50);
 /// and this many times as long as a reply commonly takes.
 const GAP_MEDIANS: f64 = 10.0;
+/// Bytes acknowledged as durable from which on it is looked whether they were written,
+const ACKNOWLEDGED_MIN: u64 = 64 << 10;
+/// at least this part of them, for a log may be compressed.
+const WRITTEN_PART: u64 = 64;
 /// Most ids of processes that are named.
 const NAMED_MAX: usize = 5;
 
@@ -25,6 +29,7 @@ impl Trust {
         self.beside_others(outcome);
         self.gap(outcome);
         self.reads(plan, outcome);
+        self.durable(plan, outcome);
         self.reconnects(outcome);
     }
 
@@ -117,9 +122,30 @@ impl Trust {
             );
             self.reserve(Kind::Misses, text);
         } else if reads.misses > reads.hits {
-            let text =
-                format!("{share:.1} % of the reads found nothing: a miss is less work than a hit");
+            let text = format!(
+                "{share:.1} % of the reads found nothing, or of the replies to pushes and increments did not rise: that \
+                     is less work"
+            );
             self.reserve(Kind::Misses, text);
+        }
+    }
+
+    /// What is acknowledged as durable has been written by then.
+    fn durable(&mut self, plan: &Plan, outcome: &Outcome) {
+        let written = outcome
+            .metered
+            .as_ref()
+            .and_then(|metered| metered.server_written_bytes);
+        let Some(written) = written.filter(|_| plan.workload.is_durable()) else {
+            return;
+        };
+        if outcome.bytes >= ACKNOWLEDGED_MIN && written < outcome.bytes / WRITTEN_PART {
+            let text = format!(
+                "{} bytes were acknowledged as durable, while the server wrote {written} to disks: its log is on a file \
+                 system in memory, another process writes it, or the acknowledgements mean less",
+                outcome.bytes
+            );
+            self.reserve(Kind::NotWritten, text);
         }
     }
 
@@ -153,8 +179,9 @@ mod tests {
     use crate::meter::{Metered, Others};
     use crate::serving::Serving;
     use crate::workload::{
-        Arrivals, KeyChoice, KvLoad, Reads, Reconnects, ValueSizes, Wire, Workload,
+        Arrivals, KeyChoice, KvLoad, NativeLoad, Reads, Reconnects, ValueSizes, Wire, Workload,
     };
+    use tidewire_ingest::client::Level;
 
     const CLOSED: Arrivals = Arrivals::Closed;
 
@@ -262,6 +289,41 @@ mod tests {
         assert_eq!(with(true, 0, 100), Standing::NotTrustworthy);
         assert_eq!(with(false, 60, 40), Standing::Trustworthy);
         assert_eq!(with(false, 1, 99), Standing::Reservations);
+    }
+
+    #[test]
+    fn what_is_acknowledged_as_durable_is_written() {
+        let run = |level, bytes, written| {
+            let plan = Plan {
+                workload: Workload::of(NativeLoad {
+                    level,
+                    named: false,
+                    payload: 100,
+                    batch: 100,
+                    window: 0,
+                }),
+                ..plan(CLOSED)
+            };
+            let mut outcome = Outcome {
+                bytes,
+                ..good(0.97, 0.8)
+            };
+            if let Some(metered) = &mut outcome.metered {
+                metered.server_written_bytes = written;
+            }
+            let trust = Trust::of(&plan, &outcome);
+            trust
+                .reasons
+                .iter()
+                .any(|reason| reason.kind == Kind::NotWritten)
+        };
+        let many = 10 << 20;
+        assert!(run(Level::Durable, many, Some(0)) && run(Level::Replicated, many, Some(100)));
+        assert!(!run(Level::Durable, many, Some(many)));
+        assert!(!run(Level::Durable, many, Some(many / 10)), "compressed");
+        assert!(!run(Level::Durable, 1_000, Some(0)), "too little to tell");
+        assert!(!run(Level::Durable, many, None), "the kernel does not say");
+        assert!(!run(Level::Received, many, Some(0)), "not promised");
     }
 
     #[test]

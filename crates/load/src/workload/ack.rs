@@ -18,7 +18,7 @@ use super::failure::Failure;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
 use super::generator::Watch;
-use super::load::{Ceiling, Instead, Load, Scripted, Workload};
+use super::load::{Baseline, Instead, Load, Scripted, Workload};
 use super::native::NativeLoad;
 use super::stage::{Desk, Round};
 
@@ -113,6 +113,10 @@ impl Load for AckLoad {
         format!("ack/{mode} of {len} bytes, {batch} a write{window}{checks}{level}")
     }
 
+    fn is_durable(&self) -> bool {
+        self.level == Level::Durable
+    }
+
     fn is_lock_step(&self) -> bool {
         self.window == 1
     }
@@ -176,8 +180,8 @@ impl Load for AckLoad {
     }
 
     /// A server that keeps nothing answers from nothing.
-    fn ceiling(&self) -> Ceiling {
-        Ceiling::Own(Workload::of(AckLoad {
+    fn baseline(&self) -> Baseline {
+        Baseline::Own(Workload::of(AckLoad {
             level: Level::None,
             rounds: None,
             ..*self

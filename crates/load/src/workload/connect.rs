@@ -18,7 +18,7 @@ use super::failure::Failure;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
 use super::generator::Watch;
-use super::load::{Ceiling, Load, Scripted, Workload};
+use super::load::{Baseline, Load, Scripted, Workload};
 use super::null::Replies;
 use super::options::{Chosen, Kind, Options, Unfit, bounded};
 use super::stage::Desk;
@@ -68,8 +68,8 @@ impl Load for ConnectLoad {
         Some(Scripted::connections(Workload::of(*self)))
     }
 
-    fn ceiling(&self) -> Ceiling {
-        Ceiling::Null(Replies::Same)
+    fn baseline(&self) -> Baseline {
+        Baseline::Null(Replies::Same)
     }
 
     fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
 use super::generator::Watch;
-use super::load::{Ceiling, Instead, Load, Scripted, Workload};
+use super::load::{Baseline, Instead, Load, Scripted, Workload};
 use super::null::Replies;
 use super::options::{Chosen, Kind, Options, Unfit, at_least_one, bounded};
 use super::stage::Desk;
@@ -55,8 +55,8 @@ impl Load for DiscardLoad {
         (service == Instead::Discard).then(|| Workload::of(*self))
     }
 
-    fn ceiling(&self) -> Ceiling {
-        Ceiling::Null(Replies::Nothing)
+    fn baseline(&self) -> Baseline {
+        Baseline::Null(Replies::Nothing)
     }
 
     fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {

@@ -226,6 +226,7 @@ impl<'a, 'g> Execution<'a, 'g> {
                 client_engine,
                 taken,
                 rounds,
+                body_bytes: None,
             },
         })
     }

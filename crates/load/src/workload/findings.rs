@@ -41,9 +41,9 @@ pub(super) struct Moved {
 /// Reads of a key-value load during the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reads {
-    /// Reads that found something.
+    /// Reads that found something, and replies to pushes and increments that had risen.
     pub hits: u64,
-    /// Reads that found nothing.
+    /// Reads that found nothing, and replies to pushes and increments that had not risen.
     pub misses: u64,
 }
 
@@ -58,6 +58,23 @@ impl Reads {
     pub fn miss_share(&self) -> Option<f64> {
         let all = self.hits + self.misses;
         (all > 0).then(|| self.misses as f64 / all as f64)
+    }
+}
+
+/// What replies say of the work that was done for them, though each is a good one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Reads that found something and nothing.
+    pub reads: Reads,
+    /// Bytes of one reply's body to each request of an HTTP load together, where each was answered with a body.
+    pub body_bytes: Option<u64>,
+}
+
+impl Work {
+    /// Adds the work of another run of one load.
+    pub fn add(&mut self, other: &Work) {
+        self.reads.add(other.reads.hits, other.reads.misses);
+        self.body_bytes = other.body_bytes.or(self.body_bytes);
     }
 }
 

@@ -19,7 +19,7 @@ use super::flight::Flight;
 use super::generator::Watch;
 use super::http_body::Body;
 use super::http_reply::{Expected, Replies};
-use super::load::{Ceiling, Load, Scripted, Workload};
+use super::load::{Baseline, Load, Scripted, Workload};
 use super::null::{self, Answers};
 use super::stage::Desk;
 use super::turns::Slot;
@@ -115,14 +115,14 @@ impl Load for HttpLoad {
         ))
     }
 
-    fn ceiling(&self) -> Ceiling {
+    fn baseline(&self) -> Baseline {
         match self.requests {
-            [request] => Ceiling::Null(null::Replies::Made(Box::new(OneReply {
+            [request] => Baseline::Null(null::Replies::Made(Box::new(OneReply {
                 request: request.bytes.len(),
                 reply: one_reply(self),
                 close: self.close,
             }))),
-            _ => Ceiling::Unknown("with one --path"),
+            _ => Baseline::Unknown("with one --path"),
         }
     }
 
@@ -138,9 +138,13 @@ impl Load for HttpLoad {
         let slot = |connection| Slot::new(dealt.count(connection), pace(connection, load.close));
         let slots = (0..connections as u64).map(slot).collect();
         let all = Arc::new(Https::new(load, slots));
-        execution.go(false, watch, move |connection| {
+        let bodies = all.bodies.clone();
+        let mut made = execution.go(false, watch, move |connection| {
             all.connection(connection, Flight::new(pace(connection, !load.close)))
-        })
+        })?;
+        let lengths = bodies.iter().map(|body| Some(body.get()?.len));
+        made.share.body_bytes = lengths.sum::<Option<u64>>().filter(|_| !load.head);
+        Ok(made)
     }
 }
 

@@ -9,7 +9,7 @@ use super::execution::{Execution, Made};
 use super::failure::Failure;
 use super::flight::Flight;
 use super::generator::Watch;
-use super::load::{Ceiling, Load, Scripted, Workload};
+use super::load::{Baseline, Load, Scripted, Workload};
 use super::null::Replies;
 use super::options::{Chosen, Kind, Options, Unfit, at_least_one, bounded};
 
@@ -60,8 +60,8 @@ impl Load for IdleLoad {
         None
     }
 
-    fn ceiling(&self) -> Ceiling {
-        Ceiling::Null(Replies::Same)
+    fn baseline(&self) -> Baseline {
+        Baseline::Null(Replies::Same)
     }
 
     fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {

@@ -12,6 +12,7 @@ use super::failure::Failure;
 use super::fault::{Fault, Wrong};
 use super::flight::Flight;
 use super::generator::Watch;
+use super::kv_growth::Growth;
 use super::kv_keys::{KeyChoice, Picker, unit};
 use super::kv_load::KvLoad;
 use super::kv_mix::{Firsts, Mix};
@@ -19,7 +20,7 @@ use super::kv_null::AllSet;
 use super::kv_template::Filling;
 use super::kv_values::ValueSizes;
 use super::kv_wire::Front;
-use super::load::{Ceiling, Load, Scripted, Workload};
+use super::load::{Baseline, Load, Scripted, Workload};
 use super::null::Replies;
 use super::pattern::Pattern;
 use super::stage::Desk;
@@ -80,13 +81,13 @@ impl Load for KvLoad {
         Some(Scripted::rounds(own, self.pipeline, self.key_size))
     }
 
-    fn ceiling(&self) -> Ceiling {
+    fn baseline(&self) -> Baseline {
         match self.command {
-            None => Ceiling::Null(Replies::Made(Box::new(AllSet {
+            None => Baseline::Null(Replies::Made(Box::new(AllSet {
                 load: *self,
                 pattern: Box::new(Pattern::new()),
             }))),
-            Some(_) => Ceiling::Unknown("only the server knows the reply to --command"),
+            Some(_) => Baseline::Unknown("only the server knows the reply to --command"),
         }
     }
 
@@ -127,6 +128,8 @@ pub(super) struct Kv {
     random: Random,
     picker: Picker,
     firsts: Arc<Firsts>,
+    /// What tells whether replies rise that have to.
+    growth: Option<Growth>,
     buffer: Vec<u8>,
     /// A part of a reply has come.
     in_a_reply: bool,
@@ -149,6 +152,9 @@ impl Kv {
             random: Random((connection + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             picker: Picker::new(load.choice, load.keys, connection, connections),
             firsts: firsts.clone(),
+            growth: load
+                .command
+                .and_then(|mix| Growth::of(mix, load.keys, connections)),
             buffer: Vec::new(),
             in_a_reply: false,
         }
@@ -194,6 +200,15 @@ impl Kv {
             }
             (What::Get, _) => self.load.wire.check_read(bytes, value),
             (What::Set | What::Own(_), _) => self.load.wire.check_write(bytes, value),
+        }
+    }
+
+    /// Whether a reply is larger than the one before it about its key, where it has to be.
+    fn rises(&mut self, command: Command, reply: &[u8]) -> Option<bool> {
+        let growth = self.growth.as_mut()?;
+        match command.what {
+            What::Own(number) => growth.rises(number, command.key, reply),
+            What::Get | What::Set => None,
         }
     }
 
@@ -262,7 +277,14 @@ impl Driver for Kv {
             let front = self.check(&bytes[at..], command, &desk.stage.pattern);
             match front {
                 Front::Partial => break,
-                Front::Good(n) => at += n,
+                Front::Good(n) => {
+                    match self.rises(command, &bytes[at..at + n]) {
+                        Some(true) => hits += 1,
+                        Some(false) => misses += 1,
+                        None => {}
+                    }
+                    at += n;
+                }
                 Front::Found(n) => (at, hits) = (at + n, hits + 1),
                 Front::Nothing(n) => (at, misses) = (at + n, misses + 1),
                 Front::Wrong(shown, fault) => {

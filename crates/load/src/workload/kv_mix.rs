@@ -75,7 +75,12 @@ impl Mix {
         &self.all[usize::from(number)].0
     }
 
-    /// Room for the kinds of the mix's first replies.
+    /// All commands, by their numbers.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.all.iter().map(|(template, _)| template)
+    }
+
+    /// Room for what its first replies were.
     pub(super) fn firsts(&self) -> Firsts {
         self.all.iter().map(|_| OnceLock::new()).collect()
     }

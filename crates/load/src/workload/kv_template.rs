@@ -44,7 +44,32 @@ pub struct Template {
     want: Want,
 }
 
-/// The expected form of every reply.
+/// What a command does to the key that it names, as far as its reply shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// A reply that is larger than any before it about the load's key.
+    GrowsKey,
+    /// A reply that is larger than any before it: the command always names one key.
+    GrowsOne,
+    /// The command only reads.
+    None,
+    /// The command may take away.
+    Unknown,
+}
+
+impl Effect {
+    pub(super) fn grows(self) -> bool {
+        matches!(self, Effect::GrowsKey | Effect::GrowsOne)
+    }
+}
+
+/// Commands that only read.
+const READS: &[&str] = &[
+    "EXISTS", "GET", "GETRANGE", "HGET", "HGETALL", "HLEN", "LINDEX", "LLEN", "LRANGE", "MGET",
+    "PING", "STRLEN", "TTL", "TYPE",
+];
+
+/// What every reply has to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Want {
     /// A reply of the first one's kind, or nothing.
@@ -109,6 +134,42 @@ impl Template {
         all.any(|piece| matches!(piece, Piece::Key | Piece::Number))
     }
 
+    /// What it does to the key that it names.
+    pub(super) fn effect(&self) -> Effect {
+        let text = |word: &Word| match &word[..] {
+            [Piece::Text(text)] => std::str::from_utf8(text).ok().map(str::to_owned),
+            _ => None,
+        };
+        let Some(name) = self.words.first().and_then(text) else {
+            return Effect::Unknown;
+        };
+        let name = name.to_ascii_uppercase();
+        let [_, key, rest @ ..] = &self.words[..] else {
+            return match READS.contains(&&*name) {
+                true => Effect::None,
+                false => Effect::Unknown,
+            };
+        };
+        let is_positive =
+            |word: &Word| text(word).is_some_and(|text| text.parse::<i64>().is_ok_and(|n| n > 0));
+        let grows = match (&*name, rest) {
+            ("INCR", []) | ("LPUSH" | "RPUSH", [_, ..]) => true,
+            // What is appended is not empty.
+            ("APPEND", [word]) => text(word).is_some_and(|text| !text.is_empty()),
+            ("INCRBY", [by]) | ("HINCRBY", [_, by]) => is_positive(by),
+            _ => false,
+        };
+        // A field of a hash is one that all commands name.
+        let is_one = |word: &Word| text(word).is_some();
+        match grows {
+            true if name == "HINCRBY" && !rest.first().is_some_and(is_one) => Effect::Unknown,
+            true if is_one(key) => Effect::GrowsOne,
+            true => Effect::GrowsKey,
+            false if READS.contains(&&*name) => Effect::None,
+            false => Effect::Unknown,
+        }
+    }
+
     pub(super) fn put(&self, with: Filling<'_>, to: &mut Vec<u8>) {
         put(to, format_args!("*{}\r\n", self.words.len()));
         for word in &self.words {
@@ -151,6 +212,8 @@ impl Template {
 fn front(reply: &Reply<'_>) -> Front {
     match reply.kind {
         Kind::Nil => Front::Nothing(reply.len),
+        // An aggregate of four bytes has no elements: `*0` and the end of the line.
+        Kind::Array | Kind::Map if reply.len == 4 => Front::Nothing(reply.len),
         Kind::Bulk | Kind::Array | Kind::Map => Front::Found(reply.len),
         Kind::Status | Kind::Error | Kind::Integer | Kind::Double | Kind::Boolean => {
             Front::Good(reply.len)

@@ -100,13 +100,18 @@ pub trait Load: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Further arguments for a `tidewire serve` that is started for the load.
+    /// Whether its replies promise that a disk has what was sent.
+    fn is_durable(&self) -> bool {
+        false
+    }
+
+    /// More arguments of `tidewire serve`, when that is started for it.
     fn server_args(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// The program that shows the generator's own highest rate, if there is one.
-    fn ceiling(&self) -> Ceiling;
+    /// What the generator can be measured against.
+    fn baseline(&self) -> Baseline;
 
     /// Makes the run.
     ///
@@ -189,8 +194,8 @@ pub enum Instead {
     Discard,
 }
 
-/// The program that shows the generator's own highest rate, if there is one.
-pub enum Ceiling {
+/// What the generator can be measured against.
+pub enum Baseline {
     /// A server that knows the replies beforehand.
     Null(Replies),
     /// A server of ours that keeps nothing, loaded with this.

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::fault::Wrong;
 use super::flight::Flight;
 use super::generator::Watch;
-use super::load::{Ceiling, Load, Scripted, Workload};
+use super::load::{Baseline, Load, Scripted, Workload};
 use super::stage::Desk;
 
 /// Bytes of a message in front of its payload.
@@ -95,8 +95,12 @@ impl Load for NativeLoad {
         true
     }
 
-    fn ceiling(&self) -> Ceiling {
-        Ceiling::Unknown("the native protocol acknowledges what is in a log")
+    fn is_durable(&self) -> bool {
+        self.level != Level::Received
+    }
+
+    fn baseline(&self) -> Baseline {
+        Baseline::Unknown("the native protocol acknowledges what is in a log")
     }
 
     fn go(&self, execution: &Execution<'_, '_>, watch: Watch<'_>) -> Result<Made, Failure> {

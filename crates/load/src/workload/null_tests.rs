@@ -2,14 +2,14 @@
 
 use super::run::run;
 use crate::workload::{
-    Arrivals, Ceiling, EchoLoad, Extent, Generator, HttpLoad, HttpRequest, KeyChoice, KvLoad, Plan,
-    Target, ValueSizes, Wire, Workload, null_server,
+    Arrivals, Baseline, EchoLoad, Extent, Generator, HttpLoad, HttpRequest, KeyChoice, KvLoad,
+    Plan, Target, ValueSizes, Wire, Workload, null_server,
 };
 use tidewire::EngineChoice;
 
 /// The generator checks every reply, so a run that succeeds is the proof.
 fn answers(workload: Workload, messages: u64) {
-    let Ceiling::Null(replies) = workload.ceiling() else {
+    let Baseline::Null(replies) = workload.baseline() else {
         panic!("{workload:?} has replies that are known beforehand");
     };
     let null = null_server(replies, EngineChoice::Epoll).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::findings::{Reads, Reconnects};
+use super::findings::{Reads, Reconnects, Work};
 use super::generator::Target;
 use super::stage::Round;
 use crate::abba::Sample;
@@ -33,6 +33,9 @@ pub struct Outcome {
     /// Messages answered by then, seconds since the load began, every 200 ms; longer runs have fewer
     /// points.
     pub progress: Vec<(f64, u64)>,
+    /// Bytes of one reply's body to each request of an HTTP load together, where each was answered with a body.
+    #[serde(skip)]
+    pub body_bytes: Option<u64>,
     /// Reads that found something and nothing, where the load has reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads: Option<Reads>,
@@ -173,6 +176,14 @@ pub struct Schedule {
 }
 
 impl Outcome {
+    /// What the replies say of the work that was done for them.
+    pub fn work(&self) -> Work {
+        Work {
+            reads: self.reads.unwrap_or_default(),
+            body_bytes: self.body_bytes,
+        }
+    }
+
     /// Messages a second.
     pub fn requests_per_second(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)

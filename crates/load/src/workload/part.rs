@@ -68,6 +68,9 @@ pub(super) struct Share {
     pub(super) client_engine: String,
     pub(super) taken: Taken,
     pub(super) rounds: Vec<Round>,
+    /// Bytes of one reply's body to each request of the load together, where all are known.
+    #[serde(default)]
+    pub(super) body_bytes: Option<u64>,
 }
 
 impl Share {
@@ -79,6 +82,7 @@ impl Share {
         self.interrupted |= other.interrupted;
         self.taken.merge(&other.taken);
         self.rounds.extend(other.rounds);
+        self.body_bytes = self.body_bytes.or(other.body_bytes);
     }
 
     /// The figures, without the server's.
@@ -104,6 +108,7 @@ impl Share {
             spectrum: histograms.felt().spectrum(),
             modes: histograms.felt().modes().into_iter().flatten().collect(),
             progress,
+            body_bytes: self.body_bytes,
             reads: (findings.reads != Reads::default()).then_some(findings.reads),
             reconnects: (findings.reconnects != Reconnects::default())
                 .then_some(findings.reconnects),
@@ -176,6 +181,7 @@ mod tests {
                 messages: count,
                 elapsed: Duration::from_secs(1),
             }],
+            body_bytes: None,
         }
     }
 

@@ -6,6 +6,7 @@ use super::arrivals::Arrivals;
 use super::execution::{Execution, Led, Made};
 use super::extent::Extent;
 use super::failure::Failure;
+use super::findings::Work;
 use super::generator::{Generator, Target, Watch};
 use super::outcome::Outcome;
 use super::part::{Gate, Part, Share};
@@ -51,7 +52,7 @@ pub(super) fn run_part(
 }
 
 /// Plays a load in rounds: in each, every connection sends as many messages as it may have in flight, or one batch. The script
-/// says when a round begins; arrivals and extent of the plan are not looked at.
+/// says when a round begins; arrivals and extent of the plan are not looked at. Returns what the replies say of the work.
 ///
 /// # Errors
 /// [`Failure`]: the first thing that went wrong, in the load or in the script.
@@ -60,7 +61,7 @@ pub fn in_rounds(
     generator: &Generator,
     target: &Target,
     script: Script<'_>,
-) -> Result<(), Failure> {
+) -> Result<Work, Failure> {
     let plan = Plan {
         arrivals: Arrivals::Closed,
         extent: Extent::Time {
@@ -70,7 +71,11 @@ pub fn in_rounds(
         ..plan.clone()
     };
     let led = Led::Script(script);
-    make(&plan, generator, target, Part::WHOLE, led, &mut |_| true).map(drop)
+    let made = make(&plan, generator, target, Part::WHOLE, led, &mut |_| true)?;
+    Ok(Work {
+        reads: made.share.taken.findings.reads,
+        body_bytes: made.share.body_bytes,
+    })
 }
 
 fn make(
@@ -138,7 +143,7 @@ mod tests {
         addr
     }
 
-    fn play(addr: SocketAddr, script: Script<'_>) -> Result<(), Failure> {
+    fn play(addr: SocketAddr, script: Script<'_>) -> Result<Work, Failure> {
         let plan = Plan {
             workload: Workload::of(EchoLoad {
                 size: SIZE,

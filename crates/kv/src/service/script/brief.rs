@@ -223,7 +223,7 @@ pub(super) fn is_brief(text: &[u8]) -> bool {
         count > 0 && at.checked_sub(count).map(|at| tokens[at]) == Some(Token::Word("function"))
     };
     joins <= JOINS_MAX
-        && replies_are_short(&tokens)
+        && replies_are_short(&tokens, false)
         && tokens.iter().enumerate().all(|(at, token)| match token {
             Token::Word(word) => {
                 is_field(&tokens, at) || !NEVER.contains(word) && !renames(&tokens, at)
@@ -242,10 +242,9 @@ pub(super) fn is_brief(text: &[u8]) -> bool {
         })
 }
 
-/// Whether each command behind one that may write has a reply of a few values, which are quickly made for Lua. Code behind
-/// the call in the text runs behind the call.
-fn replies_are_short(tokens: &[Token<'_>]) -> bool {
-    let mut wrote = false;
+/// Whether each command behind one that may write has a reply of a few values, which are quickly made for Lua. What stands
+/// behind it in the text runs behind it.
+fn replies_are_short(tokens: &[Token<'_>], mut wrote: bool) -> bool {
     for at in 3..tokens.len() {
         let is_call = matches!(
             tokens[at - 3..at],
@@ -260,7 +259,7 @@ fn replies_are_short(tokens: &[Token<'_>]) -> bool {
         }
         let name = match (tokens[at], tokens.get(at + 1)) {
             (Token::Sign(b'('), Some(Token::Text(name))) => name,
-            (Token::Text(ref name), _) => name,
+            (Token::Text(name), _) => name,
             _ => "",
         };
         let name = name.to_ascii_lowercase();
@@ -300,6 +299,16 @@ fn pops_one(tokens: &[Token<'_>]) -> bool {
         }
     }
     false
+}
+
+/// Whether all commands of a script have replies of a few values, by its text: then one that is [brief](is_brief) takes no
+/// time to speak of, whatever the keys have.
+pub(super) fn has_short_replies(text: &[u8]) -> bool {
+    let text = std::str::from_utf8(text)
+        .ok()
+        .filter(|text| text.len() <= TEXT_MAX);
+    text.and_then(tokens)
+        .is_some_and(|tokens| replies_are_short(&tokens, true))
 }
 
 /// Whether the reply of a command is a few values, whatever its keys have.
@@ -388,7 +397,25 @@ fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_brief;
+    use super::{has_short_replies, is_brief};
+
+    #[test]
+    fn some_have_short_replies_only() {
+        for (text, yes) in [
+            ("return redis.call('get', KEYS[1])", true),
+            ("return 1", true),
+            (
+                "local v = redis.call('rpop', KEYS[1]) redis.call('lpush', KEYS[2], v) return v",
+                true,
+            ),
+            ("return redis.call('lrange', KEYS[1], 0, -1)", false),
+            ("return redis.call(ARGV[1], KEYS[1])", false),
+            ("return redis.call('rpop', KEYS[1], 5)", false),
+            ("--[[ a ]] return 1", false),
+        ] {
+            assert_eq!(has_short_replies(text.as_bytes()), yes, "{text}");
+        }
+    }
 
     #[test]
     fn what_runs_each_instruction_once_is_brief() {

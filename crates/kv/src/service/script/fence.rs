@@ -47,6 +47,7 @@ impl Fence {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "it tests two threads")]
 mod tests {
     use super::*;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use tidewire::Cx;
-use tidewire_lua::{Answer, Ended, Fcall, NotLoaded, Run, Stop};
+use tidewire_lua::{Ended, Fcall, NotLoaded, Run, Stop};
 
 use super::answered::write;
 use super::apart::Work;
@@ -288,7 +288,7 @@ impl RespConn {
         let may_leave_loop = may_send_away(batch) && !at.is_apart();
         let (may_move, is_bound) = (
             may_leave_loop && given.alone,
-            may_leave_loop && !given.alone,
+            may_leave_loop && !given.alone && !script.is_bounded(),
         );
         let what = match at {
             At::Apart(_) => What::Apart,
@@ -297,7 +297,7 @@ impl RespConn {
             At::Loop(_) => What::Alone,
         };
         interpreter.running.begin(what, at.watched());
-        let leash = may_leave_loop.then_some(LEASH);
+        let leash = (may_move || is_bound).then_some(LEASH);
         if given.kind.by == By::Text {
             at.go_in();
             let compiled = interpreter.vm.compile(&script.name, &script.text);
@@ -305,6 +305,7 @@ impl RespConn {
                 return Outcome::Done;
             }
             if let Err(why) = compiled {
+                interpreter.running.end();
                 end_phase(at, scripts);
                 reply.error(compile_error(&why));
                 *at.interpreter() = Some(interpreter);
@@ -360,7 +361,11 @@ impl RespConn {
                     leash,
                 };
                 if may_leave_loop && !interpreter.vm.has_library(library) {
-                    load_here(&interpreter, call).unwrap_or_else(|| {
+                    let loads = match may_move {
+                        true => What::LibraryHere,
+                        false => What::Bound,
+                    };
+                    load_here(&interpreter, loads, call).unwrap_or_else(|| {
                         interpreter.running.begin(what, None);
                         interpreter.vm.call(call, &mut commands)
                     })
@@ -424,9 +429,10 @@ impl RespConn {
 }
 
 /// Loads a library on a loop; how its call ended, if it did.
-fn load_here(interpreter: &Interpreter, call: Fcall<'_>) -> Option<Ended> {
-    interpreter.running.begin(What::LibraryHere, None);
-    match interpreter.vm.load(call.library, call.text, call.leash) {
+fn load_here(interpreter: &Interpreter, what: What, call: Fcall<'_>) -> Option<Ended> {
+    interpreter.running.begin(what, None);
+    let loaded = interpreter.vm.load(call.library, call.text, Some(LEASH));
+    match loaded {
         Ok(_) => None,
         Err(NotLoaded::Failed(line)) => Some(Ended::Failed(line)),
         Err(NotLoaded::Stopped(stop)) => Some(Ended::Stopped(stop)),
@@ -468,7 +474,11 @@ pub(in crate::service) fn runs_beside(
             }
             let found = find_script(kind, args, batch.libraries_seen(), &mut At::Loop(cx));
             let (script, _) = found.ok()?;
-            (script.slow.load(Relaxed) || !script.is_brief()).then_some(())
+            let interpreter = cx.local.interpreter.as_ref();
+            let is_loaded = script.library.is_none_or(|library| {
+                interpreter.is_some_and(|interpreter| interpreter.vm.has_library(library))
+            });
+            (script.slow.load(Relaxed) || !script.is_bounded() || !is_loaded).then_some(())
         }
     };
     commands.iter().find_map(is_long).is_some()

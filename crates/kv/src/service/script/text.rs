@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::brief::is_brief;
+use super::brief::{has_short_replies, is_brief};
 use super::shebang::Flags;
 
 /// A longer text is not compiled on a loop, if there is a thread for scripts; bytes.
@@ -29,6 +29,7 @@ pub(super) struct Script {
     outgrown: AtomicU8,
     /// Whether the script's text bounds what it can do, once it was looked at.
     is_brief: OnceLock<bool>,
+    has_short_replies: OnceLock<bool>,
 }
 
 impl Script {
@@ -42,6 +43,7 @@ impl Script {
             slow: AtomicBool::new(true),
             outgrown: AtomicU8::new(0),
             is_brief: OnceLock::new(),
+            has_short_replies: OnceLock::new(),
         }
     }
 
@@ -50,7 +52,13 @@ impl Script {
         *self.is_brief.get_or_init(|| is_brief(&self.text))
     }
 
-    /// Notes that the script needs the thread: it takes long, or much memory.
+    /// Whether it may run on a loop that cannot give it away: its text bounds what it can do, and what it is answered.
+    pub(super) fn is_bounded(&self) -> bool {
+        let has_short_replies = || has_short_replies(&self.text);
+        self.is_brief() && *self.has_short_replies.get_or_init(has_short_replies)
+    }
+
+    /// Notes that it needs the thread: it takes long, or much memory.
     pub(super) fn note_slow(&self, outgrown: bool) {
         if outgrown {
             let more = |n: u8| n.checked_add(1);

@@ -179,6 +179,7 @@ impl<J, R> Queue<J, R> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "it tests two threads")]
 mod tests {
     use super::*;
 

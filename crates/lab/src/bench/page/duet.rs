@@ -12,14 +12,17 @@ pub(in crate::bench) fn page(
     title: String,
     duet: &Duet,
     [a, b]: [&str; 2],
-    remarks: Vec<String>,
+    [sentences, remarks]: [Vec<String>; 2],
     data: String,
     facts: &Environment,
 ) -> Page {
     Page {
         title: format!("{title}, two servers at once"),
-        verdict: duet.sentences(a, b),
-        picture: picture(duet, a, b),
+        picture: picture(duet, a, b).filter(|_| !sentences.is_empty()),
+        verdict: match sentences.is_empty() {
+            true => remarks.clone(),
+            false => sentences,
+        },
         sections: vec![Section {
             heading: "What came out".into(),
             sentences: vec![format!(
