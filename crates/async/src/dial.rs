@@ -121,7 +121,7 @@ impl Asked {
         self.lock().token = Some(token);
     }
 
-    /// It has become a connection, or has failed.
+    /// The dial has become a connection, or has failed.
     pub(crate) fn settle(&self, result: io::Result<Shared>) {
         let mut asked = self.lock();
         if asked.is_given_up {

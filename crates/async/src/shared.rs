@@ -44,9 +44,9 @@ pub(crate) struct State {
     sleeps: Vec<(u64, Instant, Waker)>,
     /// Told when the connection fails, whatever else is waited for.
     pub(crate) watcher: Option<Waker>,
-    /// Of a connection whose stream another future has: has its task look at this.
+    /// For a connection whose stream another future has: makes that task look at this connection.
     pub(crate) keeper: Option<Waker>,
-    /// Its input is not read until this has been.
+    /// Whether the connection has input that it offers only once its stream has been read.
     pub(crate) held_back: bool,
     /// How the connection is to end, whatever its future does.
     pub(crate) ending: Option<Ending>,

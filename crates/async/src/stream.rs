@@ -43,7 +43,7 @@ use crate::shared::{Ending, Shared};
 #[derive(Clone)]
 pub struct Stream {
     pub(crate) shared: Shared,
-    /// Of a dialled connection, which ends when all its streams were dropped.
+    /// A dialled connection ends when all its streams were dropped.
     pub(crate) _lease: Option<Arc<Lease>>,
 }
 

@@ -278,7 +278,7 @@ impl Task {
         };
         if let Some(waker) = waker {
             match self.is_lent {
-                // It wakes another connection's future.
+                // The loop wakes another connection's future.
                 true => waker.wake(),
                 false => self.wake_here([waker]),
             }
