@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub(crate) watcher: Option<Waker>,
     /// For a connection whose stream another future has: makes that task look at this connection.
     pub(crate) keeper: Option<Waker>,
-    /// Whether the connection has input that it offers only once its stream has been read.
+    /// Whether the connection does not read, because its future has not read the earlier input yet.
     pub(crate) held_back: bool,
     /// How the connection is to end, whatever its future does.
     pub(crate) ending: Option<Ending>,
