@@ -65,7 +65,7 @@ impl Admin {
     }
 
     /// Serves the given pages instead of a server's pages, to clients that name an address of this
-    /// host. No request changes anything.
+    /// host. No request changes any state.
     ///
     /// # Errors
     /// The address cannot be bound.

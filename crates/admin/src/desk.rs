@@ -56,7 +56,7 @@ impl Desk {
         Desk::of(gate, routes(panel))
     }
 
-    /// With other pages.
+    /// A desk with the given pages.
     pub(crate) fn of(gate: Gate, router: Router) -> Desk {
         Desk {
             gate,

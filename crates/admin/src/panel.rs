@@ -78,7 +78,7 @@ struct Inner {
     seen: Mutex<Seen>,
 }
 
-/// Says why a server takes nothing for now.
+/// Returns why a server accepts no data for now.
 type Halted = dyn Fn() -> Option<String> + Send + Sync;
 
 #[derive(Default)]
@@ -89,7 +89,7 @@ struct Seen {
     levels: Option<Arc<dyn Levels>>,
     /// The server's present work in its stage, and its progress.
     doing: String,
-    /// Says why it takes nothing, though it serves.
+    /// The function that returns why the server accepts no data, though it serves.
     halted: Option<Arc<Halted>>,
 }
 
@@ -114,7 +114,7 @@ impl Panel {
         }))
     }
 
-    /// How far the server is.
+    /// The present stage of the server.
     #[must_use]
     pub fn stage(&self) -> Stage {
         Stage::ALL[usize::from(self.0.stage.load(Relaxed))]

@@ -12,9 +12,9 @@ pub enum Value {
     /// The number of observations in each bucket of the metric and above the last bound, and the
     /// sum of all observations.
     Histogram {
-        /// Not cumulative.
+        /// Observations in each bucket, not cumulative.
         buckets: Vec<u64>,
-        /// In the metric's unit.
+        /// The sum of the observations, in the metric's unit.
         sum: f64,
     },
 }
@@ -46,7 +46,7 @@ impl From<bool> for Value {
 /// A value of a metric, with the labels of the value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// In the order of the metric's.
+    /// Values of the labels, in the order of the metric's labels.
     pub labels: Vec<String>,
     /// The value.
     pub value: Value,

@@ -215,7 +215,7 @@ impl State {
         self.ended && self.broken == Some(io::ErrorKind::BrokenPipe)
     }
 
-    /// `None` if there is nothing to read yet.
+    /// `None` if no byte can be read yet.
     fn read(&mut self, take: impl FnOnce(&[u8]) -> usize) -> Option<io::Result<usize>> {
         if !self.unread().is_empty() {
             let n = take(self.unread());

@@ -13,7 +13,7 @@ use tidewire::{Closed, ConnId, Cx, Input, LoopHandle, Next, Protocol, Turn};
 
 use crate::shared::{Asks, Ending, Shared, State};
 
-/// Polls in a row after which others get their turn.
+/// Polls in a row after which other connections get their turn.
 const POLLS: usize = 32;
 
 /// A connection that is a future: what [`serve`](crate::serve) makes.
@@ -140,7 +140,7 @@ struct Alarm {
     woken: Arc<Woken>,
 }
 
-/// The task has nothing to do.
+/// The task has no work.
 const QUIET: u8 = 0;
 /// Being polled, and will be looked at again.
 const POLLED: u8 = 1;

@@ -41,7 +41,7 @@ impl Caught {
         some
     }
 
-    /// Whether one has come; the next is left for the next call.
+    /// Whether a signal has come; a second one is left for the next call.
     pub(crate) fn take_one(&mut self) -> bool {
         matches!(self.0.read(&mut [0]), Ok(1))
     }

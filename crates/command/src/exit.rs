@@ -4,8 +4,8 @@
 /// The command could not be done: no server to connect to, a port in use, a file that cannot be
 /// read; or it failed.
 pub const FAILED: u8 = 1;
-/// The request is invalid: a mistake in the command line, the environment, or a settings file. Nothing was done, and
-/// nothing was written to stdout.
+/// The request is invalid: a mistake in the command line, the environment, or a settings file. The command did
+/// nothing, and wrote nothing to stdout.
 pub const USAGE: u8 = 2;
 /// A comparison found a regression, or an objective was missed.
 pub const MISSED: u8 = 3;
@@ -17,7 +17,7 @@ pub const UNTRUSTWORTHY: u8 = 4;
 /// cases a person has to look before the command is repeated.
 pub const WRONG: u8 = 2;
 
-/// For the end of `--help`.
+/// The table of exit statuses, for the end of `--help`.
 pub const TABLE: &str = "\
 Exit status, of all commands:
   0  done
@@ -46,7 +46,7 @@ impl Failure {
         }
     }
 
-    /// Something could not be done.
+    /// The failure of an attempt.
     pub fn failed(message: impl Into<String>) -> Failure {
         Failure {
             status: FAILED,

@@ -1,7 +1,7 @@
-//! What the programs `tidewire` and `tidewire-lab` share on the command line.
+//! Code that the programs `tidewire` and `tidewire-lab` share on the command line.
 //!
 //! Help, exit statuses, numbers and times as text, hosts, and TLS of a client stand here once, so that both programs read
-//! and say the same things in the same words. Nothing here knows a server or a load.
+//! and say the same things in the same words. The crate knows no server and no load.
 
 #![forbid(unsafe_code)]
 

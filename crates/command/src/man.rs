@@ -7,7 +7,7 @@ use clap::Command;
 
 use crate::exit::Failure;
 
-/// Where the pages go.
+/// The directory for the pages.
 #[derive(Debug, clap::Args)]
 pub struct Man {
     /// The directory, made if need be

@@ -16,7 +16,7 @@ use crate::{Broken, Handed};
 /// How long a running server may take to answer what it can answer at once.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Why nothing was handed over.
+/// Why the listeners were not handed over.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
@@ -48,7 +48,7 @@ impl From<Broken> for ClaimError {
 /// How a running server has let go of its logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// In order.
+    /// The other server ended in order.
     InOrder,
     /// The other server has ended meanwhile; its sockets are free.
     ItHasGone,
@@ -134,7 +134,7 @@ impl Claim {
         }
     }
 
-    /// Gives up, and says why.
+    /// Gives the claim up, and tells the other server why.
     pub fn refuse(self, why: &str) {
         self.wire.refuse(why);
     }

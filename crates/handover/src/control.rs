@@ -1,4 +1,4 @@
-//! Where successors ask.
+//! The control socket, at which successors ask.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -60,7 +60,7 @@ impl Control {
     /// Listens at a path. A socket file that a dead process has left there is replaced.
     ///
     /// # Errors
-    /// `AddrInUse` if a server listens there, or what the system says.
+    /// `AddrInUse` if a server listens there, or the error of the operating system.
     pub fn listen(path: &Path) -> io::Result<Control> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket =
@@ -107,7 +107,7 @@ impl Control {
         &self.path
     }
 
-    /// For a successor.
+    /// A duplicate of the control socket for a successor.
     ///
     /// # Errors
     /// The process has no descriptors left.

@@ -49,8 +49,8 @@ pub struct Hello {
     pub pid: u32,
     /// Data that is kept in memory alone may be forgotten.
     pub forget: bool,
-    /// The successor also takes connections of which nothing was read. Before 0.3.0
-    /// none does.
+    /// Whether the successor also takes connections of which no byte was read. Before 0.3.0 none
+    /// does.
     #[serde(default)]
     pub takes_connections: bool,
 }

@@ -115,8 +115,8 @@ impl Wire {
         let _ = self.send(Message::Refuse { why: why.into() }, &[]);
     }
 
-    /// Says something, and waits for the answer. A peer that has gone may have given
-    /// its reason before.
+    /// Sends a message, and waits for the answer. A peer that has gone may have given its reason
+    /// before.
     pub(crate) fn ask(&self, message: Message) -> Result<(Message, Vec<OwnedFd>), Broken> {
         match self.send(message, &[]) {
             Ok(()) | Err(Broken::Gone) => self.receive(),

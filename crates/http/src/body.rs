@@ -46,7 +46,7 @@ enum At {
     },
     /// Bytes that are left of a chunk.
     Chunk(u64),
-    /// Behind a chunk's bytes.
+    /// The parser is behind a chunk's bytes.
     ChunkEnd,
     /// The parser is behind the carriage return that follows a chunk's bytes.
     ChunkEnded,
@@ -57,7 +57,7 @@ enum At {
 /// Where in the extensions of a chunk: `*( BWS ";" BWS name [ BWS "=" BWS value ] )` (RFC 9112, 7.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
-    /// Before a name, which must come.
+    /// The parser is before a name, which must come.
     Start,
     Name,
     /// White space behind a name.
@@ -68,7 +68,7 @@ enum Extension {
     Quoted,
     /// Behind a backslash in a quoted value.
     Escaped,
-    /// Behind a value that is over.
+    /// The parser is behind a complete value.
     Valued,
 }
 
@@ -143,7 +143,7 @@ impl Body {
         self.at == At::End
     }
 
-    /// Looks at what comes next.
+    /// Parses the next piece.
     pub(crate) fn next<'a>(&mut self, input: &mut Input<'a>) -> Result<Piece<'a>, Fault> {
         loop {
             let bytes = input.bytes();

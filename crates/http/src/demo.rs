@@ -129,7 +129,7 @@ fn echo(request: &Request<'_>, response: Response<'_>) -> Done {
     response.stream(request.content_length(), Echo)
 }
 
-/// Sends back what comes.
+/// Sends the request's body back.
 struct Echo;
 
 impl Exchange for Echo {

@@ -57,13 +57,13 @@ pub trait Exchange: 'static {
         data.consume(data.len());
     }
 
-    /// The request's body has ended, at once if there is none. Default: nothing.
+    /// The request's body has ended, at once if there is none. Default: does nothing.
     fn end(&mut self, trailers: Headers<'_>, reply: &mut Reply<'_>) {
         let _ = (trailers, reply);
     }
 
     /// There is room for output: called once when the exchange begins, and each time that output had
-    /// been full and has drained. Default: nothing.
+    /// been full and has drained. Default: does nothing.
     fn room(&mut self, reply: &mut Reply<'_>) {
         let _ = reply;
     }

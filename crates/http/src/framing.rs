@@ -12,7 +12,7 @@ use crate::target::is_host;
 pub(crate) enum Length {
     /// After so many bytes; without a body, after none.
     Known(u64),
-    /// With a chunk of length 0.
+    /// The body ends with a chunk of length 0.
     Chunked,
 }
 

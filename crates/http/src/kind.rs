@@ -9,7 +9,7 @@ pub(crate) const FIXED: usize = 256;
 pub(crate) enum Length {
     Known(u64),
     Chunked,
-    /// By closing.
+    /// The body ends when the connection is closed.
     Closing,
     /// The reply has no body, and its head says nothing of one.
     Never,

@@ -118,14 +118,14 @@ impl Answer {
         self
     }
 
-    /// With this body.
+    /// Sets the body of the answer.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Answer {
         self.body = body.into();
         self
     }
 
-    /// With this text, as `text/plain; charset=utf-8`.
+    /// Sets a text as the body, as `text/plain; charset=utf-8`.
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Answer {
         let answer = self.header("content-type", "text/plain; charset=utf-8");

@@ -34,7 +34,8 @@ impl Pace {
         self.got += n as u64;
     }
 
-    /// More is waited for. A timer that is set already may be too early, which is seen when it expires.
+    /// The connection waits for more of the request. A timer that is set already may be too early,
+    /// which is seen when it expires.
     pub(crate) fn wait(&self, link: &mut Link<'_>, settings: &Settings) {
         if link.timer().is_none() {
             link.set_timer(self.deadline(settings));

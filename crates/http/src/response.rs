@@ -118,7 +118,7 @@ impl<'r> Response<'r> {
         self
     }
 
-    /// Says what the body is.
+    /// Sets the content of the response.
     fn content(self, content: Content) -> Response<'r> {
         self.wire.content = content;
         self

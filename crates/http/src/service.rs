@@ -39,7 +39,8 @@ pub struct Http<H> {
     shared: Arc<Shared<H>>,
 }
 
-/// For connections that are turned away. (A Date may be left out of a 503: RFC 9110, section 6.6.1.)
+/// The reply for connections that are turned away. (A Date may be left out of a 503: RFC 9110,
+/// section 6.6.1.)
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 43\r\n\
     Retry-After: 5\r\nConnection: close\r\n\r\nno room for more connections at the moment\n";

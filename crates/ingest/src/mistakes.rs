@@ -5,7 +5,7 @@
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mistakes {
-    /// Acknowledges as durable what was written and not synced yet.
+    /// Acknowledges messages as durable that were written and not synced yet.
     pub ack_written: bool,
     /// Lets an older session of a producer go on beside a newer one.
     pub fence_nobody: bool,
@@ -16,7 +16,7 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// Whether to make this one.
+    /// Whether to make the given mistake.
     #[inline]
     pub(crate) fn makes(self, which: impl FnOnce(Mistakes) -> bool) -> bool {
         cfg!(feature = "mistakes") && which(self)

@@ -112,14 +112,14 @@ impl Members {
     }
 }
 
-/// What a [`Watch`] finds within a time.
+/// The result of waiting a bounded time for a [`Watch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// Another mark.
     Mark,
     /// No further committed mark is there now.
     End,
-    /// Nothing has come.
+    /// No mark has arrived.
     Nothing,
 }
 

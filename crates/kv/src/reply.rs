@@ -9,7 +9,7 @@ pub enum Proto {
     /// The default of a connection.
     #[default]
     Resp2,
-    /// Asked for with HELLO 3.
+    /// The client has asked for RESP3 with HELLO 3.
     Resp3,
 }
 
@@ -66,7 +66,8 @@ impl Reply {
         self.limit = limit;
     }
 
-    /// Whether something was left out because of the limit, since [`clear`](Reply::clear).
+    /// Whether a part of the reply was left out because of the limit, since
+    /// [`clear`](Reply::clear).
     #[must_use]
     #[inline]
     pub fn is_over(&self) -> bool {
@@ -94,7 +95,7 @@ impl Reply {
         self.buf.len()
     }
 
-    /// Whether nothing has been written.
+    /// Whether the reply is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buf.is_empty()

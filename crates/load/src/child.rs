@@ -105,7 +105,7 @@ pub enum StartError {
     Ended {
         /// The program.
         program: OsString,
-        /// How it ended.
+        /// The exit status of the server.
         status: ExitStatus,
         /// The listeners that had not been announced.
         missing: String,

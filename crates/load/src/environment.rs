@@ -41,7 +41,7 @@ pub struct Environment {
 /// A resource limit; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// In force now.
+    /// The limit in force now.
     pub soft: Option<u64>,
     /// The limit up to which the process may raise its own limit.
     pub hard: Option<u64>,

@@ -84,7 +84,7 @@ pub enum Kind {
     Clipped,
     /// Processes that are not measured hold the server's ends of connections.
     ServerElsewhere,
-    /// It is unknown which process serves.
+    /// The process that serves is unknown.
     ServerUnknown,
     /// Other processes ran on the cores of server and generator.
     Neighbours,

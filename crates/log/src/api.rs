@@ -55,7 +55,7 @@ pub trait Log: Send + Sync + 'static {
     /// order of these calls.
     ///
     /// # Errors
-    /// See [`Refused`]; nothing of the batch was taken.
+    /// See [`Refused`]; no record of the batch was taken.
     fn append(&self, run: Run<'_>) -> Result<Ticket, Refused>;
 
     /// Promises that [`append_reserved`](Log::append_reserved) will take this many bytes: the frames
@@ -83,7 +83,7 @@ pub trait Log: Send + Sync + 'static {
     /// Takes a batch for which `reserved` bytes were promised; none of them are left.
     ///
     /// # Errors
-    /// [`Refused::Failed`], and nothing else if enough was reserved.
+    /// [`Refused::Failed`]; no other refusal if enough was reserved.
     fn append_reserved(&self, run: Run<'_>, reserved: usize) -> Result<Placed, Refused> {
         let _ = (run, reserved);
         Err(Refused::TooLarge)
@@ -197,7 +197,7 @@ pub trait Log: Send + Sync + 'static {
     /// Creates, sets or deletes a stream; that is done when the ticket is committed.
     ///
     /// # Errors
-    /// See [`ChangeRefused`]; nothing was changed.
+    /// See [`ChangeRefused`]; the streams are unchanged.
     fn administer(&self, change: Change<'_>) -> Result<Ticket, ChangeRefused> {
         let _ = change;
         Err(ChangeRefused::Unsupported)

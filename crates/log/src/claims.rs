@@ -20,7 +20,7 @@ pub(crate) const CLAIMS: &str = "claims";
 pub(crate) const CLAIMS_MOVED: &str = "claims.moved";
 
 const MAGIC: [u8; 8] = *b"tideclm\n";
-/// Length of what a slot says.
+/// Length of a slot's content.
 const SAID: usize = 64;
 /// How far apart the slots are: no disk tears both with one write.
 const SLOT: usize = 4096;
@@ -169,7 +169,7 @@ pub(crate) struct Claimed {
     /// The streams went exactly so far, as of the batch up to which all was durable; otherwise at
     /// least so far.
     pub(crate) is_exact: bool,
-    /// The file has something else, and nothing that is whole.
+    /// Whether the file has other bytes, and no whole slot.
     pub(crate) is_damaged: bool,
     /// Beside the newest whole slot there is one that is not whole: a later one, unless it was torn before.
     pub(crate) is_doubtful: bool,
@@ -222,7 +222,7 @@ pub(crate) struct ClaimsFile<F> {
 
 impl<F: DiskFile> ClaimsFile<F> {
     /// Opens the file, or makes it; the name is durable once the directory was synced. `before` is
-    /// what it says.
+    /// the present content.
     ///
     /// The contents are written once more, and the file's name is synced again: after a failed sync
     /// in an earlier process both may be in memory only.

@@ -35,7 +35,7 @@ pub(crate) struct Group {
     pub(crate) records: u32,
     pub(crate) notes: Vec<Note>,
     pub(crate) turns: Vec<Turn>,
-    /// Positions that are lost; nothing else is in it then.
+    /// Lost positions; the batch has no records then.
     pub(crate) gap: Option<Missing>,
     /// The ticket of the last batch in the group.
     pub(crate) last: Ticket,
@@ -111,7 +111,7 @@ pub enum Room {
     Enough,
     /// No room for another segment, though the one in use has some left, or for a large group.
     Ending,
-    /// Nothing is taken but what makes room, if that.
+    /// The log takes only records that make room, if any.
     Short,
     /// The writer was asked to look again, and has not done so yet.
     Unknown,
@@ -156,7 +156,7 @@ impl Default for Worth {
     }
 }
 
-/// Growing beyond the limit of groups. For a caller that only learns while it makes a change how
+/// The group may grow beyond the limit of groups. For a caller that only learns while it makes a change how
 /// large the change is, and that can neither be refused in the middle nor take anything back. One
 /// caller at a time may grow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -195,14 +195,14 @@ pub(crate) struct Gather {
     pub(crate) reserved: usize,
     /// The limit that would have avoided the refusals.
     pub(crate) wanted: usize,
-    /// Whether there was room for that.
+    /// Whether a larger segment found room.
     pub(crate) larger: Larger,
     /// Promises to grow beyond the limit.
     pub(crate) growth: Growth,
     /// Features that records may use: the segment in use declares them, or the next one is reserved
     /// and will.
     pub(crate) ready_for: Needs,
-    /// The next segment is reserved.
+    /// Whether the next segment is reserved.
     pub(crate) has_spare: bool,
     /// Whether the gathering group is to begin a segment.
     pub(crate) begins_segment: bool,

@@ -12,7 +12,7 @@ use crate::disk::{Disk, DiskFile, contents};
 use crate::format::{Missing, Needs, SegmentHeader, index_name, u32_at, u64_at};
 
 const MAGIC: [u8; 8] = *b"tideidx3";
-/// Before the extents.
+/// Length of the header before the extents.
 const HEADER: usize = 72;
 const GAP: usize = 20;
 const EXTENT: usize = 32;

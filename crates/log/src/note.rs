@@ -12,7 +12,7 @@ pub(crate) struct Note {
     pub(crate) first: u64,
     /// The position after the last record of this stream up to the next note about it.
     pub(crate) next: u64,
-    /// From the start of the batch.
+    /// The offset of the run from the start of the batch.
     pub(crate) offset: u64,
     /// Timestamp of that run.
     pub(crate) timestamp_us: u64,

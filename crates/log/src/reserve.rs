@@ -99,7 +99,8 @@ impl<F: DiskFile> Reserve<F> {
     /// Reserves `least` bytes, if `may_take` allows the missing ones beside the lent ones.
     ///
     /// # Errors
-    /// [`StorageFull`](io::ErrorKind::StorageFull), also while it is lent, or what the system says.
+    /// [`StorageFull`](io::ErrorKind::StorageFull), also while the reserve is lent, or the error of
+    /// the operating system.
     pub(crate) fn hold<D: Disk<File = F>>(
         &self,
         disk: &D,

@@ -243,7 +243,7 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// Whether to make this one.
+    /// Whether to make the given mistake.
     pub(crate) fn makes(self, which: impl FnOnce(Mistakes) -> bool) -> bool {
         cfg!(feature = "mistakes") && which(self)
     }

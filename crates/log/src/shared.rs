@@ -159,7 +159,7 @@ impl<D: Disk> Shared<D> {
             .clone()
     }
 
-    /// Takes nothing any more, and says why.
+    /// Stops the log: it takes no more records, and reports why.
     pub(crate) fn fail(&self, why: Arc<str>) {
         self.gather().gate = Gate::Shut;
         self.progress().failure = Some(Failure(why));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{Range, Refused};
 
-/// How the records of a stream are stored from now on. Readers notice nothing.
+/// How the records of a stream are stored from now on. Readers notice no difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Compression {
@@ -42,7 +42,7 @@ impl Compression {
         }
     }
 
-    /// The one with this number.
+    /// The compression with this number.
     #[must_use]
     pub fn of(code: u8) -> Option<Compression> {
         Compression::ALL.into_iter().find(|it| it.code() == code)
@@ -66,7 +66,7 @@ pub struct StreamSettings {
     pub compression: Compression,
 }
 
-/// Something to be done about a stream.
+/// A change of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
     /// Create a stream.
@@ -106,7 +106,7 @@ pub enum Change<'a> {
     },
 }
 
-/// Why nothing was done about a stream.
+/// Why a stream was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeRefused {
     /// No stream has this name.
@@ -176,7 +176,7 @@ pub struct CursorStatus {
 }
 
 impl StreamSettings {
-    /// Whether something is set.
+    /// Whether no setting differs from its default.
     pub(crate) fn is_default(&self) -> bool {
         *self == StreamSettings::default()
     }

@@ -99,7 +99,7 @@ fn park<D: Disk>(writer: &Writer<D>, wait: Duration) -> bool {
     !gather.closing
 }
 
-/// Whether there is nothing to do. If the log has failed, gathered batches stay where they are.
+/// Whether the writer has no work. If the log has failed, gathered batches stay where they are.
 fn may_sleep(gather: &Gather) -> bool {
     let is_held = gather.group.is_empty() || gather.gate == Gate::Shut || gather.is_awaited();
     is_held && !gather.is_asked()

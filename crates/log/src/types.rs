@@ -69,7 +69,7 @@ impl fmt::Debug for Run<'_> {
     }
 }
 
-/// Where a batch was put.
+/// The place at which the log has put a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// Place of the run in the order of appending.
@@ -88,10 +88,10 @@ pub enum Refused {
     /// The disk has no room. Read on, refuse, try again after `retry_after`.
     #[error("the disk is full")]
     DiskFull {
-        /// When trying again makes sense.
+        /// How long to wait before another attempt makes sense.
         retry_after: Duration,
     },
-    /// A single batch above what a group may hold.
+    /// A single batch is larger than a group may be.
     #[error("the batch is too large")]
     TooLarge,
     /// A limit on the number of streams, producers or cursors is reached, or a name is not 1 to 255
@@ -106,7 +106,7 @@ pub enum Refused {
     /// room when records of it go.
     #[error("the stream is full")]
     StreamFull {
-        /// When trying again makes sense.
+        /// How long to wait before another attempt makes sense.
         retry_after: Duration,
     },
     /// The stream was deleted; or there is none, for a cursor.
@@ -140,7 +140,7 @@ pub struct Progress {
     /// Whether `replicates` is still unknown: a replicator is trying to reach its home for the first time since the log
     /// was opened. Callers that depend on the answer wait.
     pub seeks_home: bool,
-    /// Why nothing comes home for now.
+    /// Why no record reaches the home for now.
     pub away: Option<Failure>,
     /// Groups of batches that were written since the log was opened: each is one write, and with
     /// [`Policy::Sync`] one sync.
@@ -210,7 +210,7 @@ pub enum Begin {
     /// At this position, or at the oldest kept if that is later. A position beyond the end is
     /// refused.
     Position(u64),
-    /// After the last committed record.
+    /// Reading begins after the last committed record.
     Tail,
     /// At the first record received at this time or later: microseconds since the Unix epoch.
     Timestamp(u64),

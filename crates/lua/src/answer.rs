@@ -12,7 +12,7 @@ const EACH: usize = 64;
 /// The value that a script returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Nothing.
+    /// A null.
     Nil,
     /// A whole number; of one with a fraction the part before it.
     Integer(i64),

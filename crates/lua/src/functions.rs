@@ -41,7 +41,7 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<
     rust.raw_set("random", random)?;
     let of = state.clone();
     let is_short_of_memory = lua.create_function(move |lua, ()| {
-        // A script that has outgrown the leash begins again elsewhere, whoever catches the error.
+        // A script that has outgrown the leash begins again elsewhere, even if its own code catches the error.
         Ok(of.leash.holds() || lua.used_memory() > of.memory_max.get() / 2)
     })?;
     rust.raw_set("is_short_of_memory", is_short_of_memory)?;

@@ -62,7 +62,7 @@ pub(crate) fn cast(x: f64) -> i64 {
     }
 }
 
-/// Without zeros behind the point.
+/// The text without zeros behind the point.
 fn trimmed(text: &str) -> &str {
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.')

@@ -40,7 +40,7 @@ pub(crate) enum Capture {
     Open(usize),
 }
 
-/// Where a match was found.
+/// The place of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) start: usize,
@@ -57,7 +57,7 @@ enum Choice {
     },
     /// One repetition of the item from `item` to `then` more.
     More { at: usize, item: usize, then: usize },
-    /// Without the item.
+    /// The match goes on without the item.
     Without { at: usize, then: usize },
     /// The last capture has not begun.
     Unopened,
@@ -282,7 +282,7 @@ impl<'a> Matcher<'a> {
         Ok(Step::Next(s, p))
     }
 
-    /// `%1` and so on: what a capture holds, once more.
+    /// `%1` and so on: matches the content of a capture once more.
     fn again(&mut self, s: usize, p: usize, effort: &mut Effort<'_>) -> Result<Step, Fault> {
         const BAD: Fault = Fault::Pattern("invalid capture index");
         let at = usize::from(self.p(p + 1)).checked_sub(usize::from(b'1'));

@@ -762,7 +762,7 @@ fn a_script_on_a_leash_ends_where_it_needs_more_whoever_catches_that() {
     assert_eq!(vm.load(1, library, Some(LEASH)), Err(NotLoaded::Outgrown));
     assert!(!vm.has_library(1));
     assert_eq!(vm.load(1, library, None).unwrap().len(), 1);
-    // Whoever lets go of it lets the script take all.
+    // A host that releases the leash lets the script take all memory.
     struct Releases(crate::Leash);
     impl Host for Releases {
         fn call(&mut self, _: Call<'_>) -> Result<Value<'_>, Stop> {

@@ -20,9 +20,9 @@ pub enum Value<'a> {
     Error(Cow<'a, [u8]>),
     /// A whole number.
     Integer(i64),
-    /// Nothing, in the second version of the protocol.
+    /// The null of RESP2.
     Nil,
-    /// Nothing, in the third.
+    /// The null of RESP3.
     Null,
     /// True or false, in the third version.
     Bool(bool),
@@ -72,7 +72,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As a value of Lua. `next` is called before each value that it is made of.
+    /// Converts the reply to a value of Lua. `next` is called before each value that it is made of.
     pub(crate) fn to_lua(&self, lua: &Lua, next: &mut dyn FnMut() -> Result<()>) -> Result<Lua51> {
         next()?;
         let string = |bytes: &[u8]| lua.create_string(bytes).map(Lua51::String);
@@ -181,7 +181,7 @@ fn parse(bytes: &[u8], depth: usize) -> Option<(Value<'_>, &[u8])> {
             let Ok(n) = usize::try_from(number()?) else {
                 return Some((Value::Nil, rest));
             };
-            // Each takes three bytes at least.
+            // Each element takes three bytes at least.
             let room = n.min(rest.len() / 3 + 1);
             let mut rest = rest;
             let mut next = || {

@@ -53,7 +53,7 @@ pub struct Fcall<'a> {
     pub keys: &'a [&'a [u8]],
     /// Second argument of the function: the other arguments.
     pub args: &'a [&'a [u8]],
-    /// As of a [`Run`].
+    /// The leash, as in a [`Run`].
     pub leash: Option<usize>,
 }
 
@@ -71,7 +71,7 @@ pub struct Registered {
 /// How a script ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
-    /// With an answer.
+    /// The script has ended with an answer.
     Done(Answer),
     /// With an error: its code and text.
     Failed(Vec<u8>),
@@ -190,7 +190,7 @@ impl Vm {
         self.function(name, text).map(|_| ())
     }
 
-    /// Whether a script compiles. Keeps nothing of it.
+    /// Whether a script compiles. The compiled script is not kept.
     ///
     /// # Errors
     /// The fault of the script, in words.
@@ -450,7 +450,7 @@ impl Vm {
         let list = |all: &[&[u8]]| -> LuaResult<Table> {
             let bytes: usize = all.iter().map(|text| text.len()).sum();
             if self.state.leash.holds() {
-                // Their bytes do no harm; their number does.
+                // The bytes of the values do no harm; their number does.
                 self.state.lengthen(&self.lua, bytes);
             }
             let limit = self.state.limit.get();

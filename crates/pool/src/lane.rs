@@ -141,7 +141,7 @@ impl<T> Lane<T> {
         Some(result)
     }
 
-    /// Whether nothing is under way.
+    /// Whether no work is under way.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.results.is_empty()

@@ -42,7 +42,7 @@ impl Default for Settings {
     }
 }
 
-/// The queue has no place for more work. Nothing was taken.
+/// The queue has no place for more work. The pool has not taken the work.
 ///
 /// ```
 /// use tidewire::Handle;
@@ -279,7 +279,7 @@ impl Pool {
         self.0.stop();
     }
 
-    /// A look at what it does.
+    /// The counters of the pool.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.0.shared.counting.look()
@@ -339,7 +339,7 @@ impl<M> fmt::Debug for Place<M> {
 }
 
 impl<M: Send + 'static> Place<M> {
-    /// Has `work` done on the pool. `answer` makes a message of the result, on the same thread, for
+    /// Runs `work` on the pool. `answer` makes a message of the result, on the same thread, for
     /// [`Protocol::posted`](tidewire::Protocol::posted) of the connection; if it panics, the connection
     /// is aborted, because it would wait for ever.
     pub fn run<T>(
@@ -390,7 +390,7 @@ impl<M: Send + 'static> Place<M> {
 }
 
 impl Shared {
-    /// Does it, and counts.
+    /// Runs the work, and counts it.
     fn counted<T>(&self, since: Option<Instant>, work: impl FnOnce() -> T) -> Result<T, NotDone> {
         let counting = &self.counting;
         let began = since.map(|since| {

@@ -5,7 +5,7 @@ const STRING_MAX: usize = 512 << 20;
 /// Bytes that an element takes besides its own.
 const ELEMENT: usize = 32;
 
-/// Why nothing could be decoded.
+/// Why no value could be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// More bytes are needed.
@@ -19,7 +19,7 @@ pub(crate) enum Fault {
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Nothing comes behind them.
+    /// Whether no more bytes follow.
     all: bool,
     /// Bytes that what is taken may still take in memory: a file of some megabytes can say gigabytes.
     left: usize,
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn strings(&mut self, count: usize) -> Result<Vec<Vec<u8>>, Fault> {
-        // Each has a byte at least.
+        // Each element has at least one byte.
         let most = (self.bytes.len() - self.at).min(self.left / ELEMENT);
         let mut all = Vec::with_capacity(count.min(most));
         for _ in 0..count {

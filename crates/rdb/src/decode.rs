@@ -22,7 +22,7 @@ pub struct Key {
     pub database: u32,
     /// Name of the key.
     pub key: Vec<u8>,
-    /// When it expires: milliseconds since 1970.
+    /// The key's deadline: milliseconds since 1970.
     pub deadline_ms: Option<u64>,
     /// The value of the key.
     pub value: Value,
@@ -47,7 +47,7 @@ pub enum Error {
     /// The file is no dump, or damaged.
     #[error("at byte {offset}: {what}")]
     Bad {
-        /// Where, about.
+        /// The offset of the fault, about.
         offset: u64,
         /// The fault, in words.
         what: &'static str,
@@ -55,7 +55,7 @@ pub enum Error {
     /// The dump has a value that is not supported.
     #[error("at byte {offset}: the key {key:?} is {what}, which is not supported")]
     Unsupported {
-        /// Where.
+        /// The offset of the fault.
         offset: u64,
         /// The unsupported kind of data.
         what: &'static str,
@@ -113,7 +113,7 @@ impl Decoder {
     /// has to buffer as much as the longest key.
     ///
     /// # Errors
-    /// See [`Error`]. After the [end](Item::End) nothing may come.
+    /// See [`Error`]. After the [end](Item::End) no byte may follow.
     pub fn next(&mut self, input: &[u8]) -> Result<Option<(usize, Item)>, Error> {
         let mut cursor = Cursor::of_some(input, self.key_max);
         let offset = self.offset;

@@ -74,7 +74,7 @@ impl Encoder {
         });
     }
 
-    /// Writes the end, with the checksum of all that was written.
+    /// Writes the end, with the checksum of all written bytes.
     pub fn end(mut self, to: &mut Vec<u8>) {
         self.put(to, |to| to.push(END));
         to.extend_from_slice(&self.crc.to_le_bytes());

@@ -19,7 +19,7 @@ pub struct Stream {
     pub max_deleted: Id,
     /// How many entries were ever added.
     pub added: u64,
-    /// By name.
+    /// The groups by name.
     pub groups: Vec<Group>,
 }
 
@@ -32,7 +32,7 @@ pub struct Group {
     pub last: Id,
     /// How many entries had been added then, if it is known.
     pub read: Option<u64>,
-    /// By name.
+    /// The consumers by name.
     pub consumers: Vec<Consumer>,
 }
 
@@ -41,10 +41,10 @@ pub struct Group {
 pub struct Consumer {
     /// Name of the consumer.
     pub name: Vec<u8>,
-    /// When it last asked for something.
+    /// The time of the consumer's last request.
     pub seen_ms: u64,
-    /// When it was last given something, `None` for never. Streams of before Redis 7.2 do not say; as there, it is taken to be
-    /// when the consumer last asked.
+    /// When the consumer was last given an entry, `None` for never. Streams of before Redis 7.2 do not say; as there, it is
+    /// taken to be when the consumer last asked.
     pub active_ms: Option<u64>,
     /// Entries that the consumer was given and has not acknowledged: the id, the time of the last
     /// delivery, and the number of deliveries.
@@ -88,7 +88,7 @@ impl Elements {
 
     fn count(&mut self) -> Result<usize, Fault> {
         let n = usize::try_from(self.number()?).map_err(|_| BAD)?;
-        // Each has an element at least.
+        // Each list has at least one element.
         Some(n).filter(|n| *n <= self.0.len()).ok_or(BAD)
     }
 
@@ -228,7 +228,7 @@ fn take_group(kind: u8, cursor: &mut Cursor<'_>) -> Result<Group, Fault> {
         };
         for _ in 0..cursor.length()? {
             let id = take_raw_id(cursor)?;
-            // Each entry is of one consumer.
+            // Each pending entry belongs to one consumer.
             let (ms, count) = given
                 .remove(&id)
                 .ok_or(Fault::Bad("an entry that a group has not given"))?;

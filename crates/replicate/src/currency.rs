@@ -135,7 +135,7 @@ mod tests {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut currency = Currency::new(Duration::ZERO);
             let (mut now, mut end, mut read) = (0_u64, 0_u64, 0_u64);
-            // When each offset came to be.
+            // The time at which each offset was written.
             let mut written = Vec::new();
             let mut asked: Option<(u64, u64)> = None;
             let (mut is_cut, mut heard) = (false, 0);

@@ -27,7 +27,7 @@ pub(crate) struct Sending {
     pending: Moves,
     /// The commit at the last look into the log.
     seen: Option<Ticket>,
-    /// More is at home since then.
+    /// Whether more records are in the home since the last look.
     is_stale: bool,
     /// When the log is looked at again, at the earliest.
     due: Duration,

@@ -65,10 +65,10 @@ impl fmt::Display for Vacancy {
     }
 }
 
-/// What the follower knows of itself and of the group.
+/// The follower's knowledge of itself and of the group.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
-    /// All that is at home was read and applied.
+    /// Whether all records of the home were read and applied.
     pub is_current: bool,
     /// How many members of the group, the owner left out, come before this one; `None` if the group is not known.
     pub rank: Option<u32>,
@@ -78,10 +78,10 @@ pub struct Found {
     pub chance: Duration,
 }
 
-/// What is to be done.
+/// The follower's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing before then, unless a mark comes.
+    /// Wait until then, unless a mark comes.
     Wait(Duration),
     /// The home is to be asked whether all was read that is committed, with [`answers`](Watchman::answers); it is about to be claimed.
     Confirm,
@@ -99,7 +99,7 @@ pub struct Watchman {
     has_address: bool,
     /// The number of the last transaction of the owner.
     number: Option<u64>,
-    /// When that was seen first.
+    /// When the failure was first seen.
     seen: Duration,
     /// When the home was last known to hold nothing that was not read.
     confirmed: Option<Duration>,
@@ -219,10 +219,10 @@ impl Watchman {
         }
     }
 
-    /// What is to be done now.
+    /// Decides the next action.
     pub fn decide(&mut self, found: &Found, now: Duration) -> Verdict {
         let Some(confirmed) = self.confirmed else {
-            // What was read so far may be long past.
+            // The records read so far may be long past.
             return Verdict::Confirm;
         };
         let vacancy = match self.vacancy(found, now) {

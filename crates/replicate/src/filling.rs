@@ -40,7 +40,7 @@ impl Filling {
         }
     }
 
-    /// The first one of an owner.
+    /// The first transaction of an owner.
     pub(crate) fn claiming(owner: Owner, claim: Option<Claim>) -> Filling {
         Filling {
             claims: true,

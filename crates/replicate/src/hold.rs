@@ -115,7 +115,7 @@ impl Hold {
         }
     }
 
-    /// More is at home.
+    /// More records are in the home.
     pub(crate) fn learn(&self, marks: &Marks) {
         let mut known = self.marks();
         for ((stream, producer), &last) in marks {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where records are carried to.
+/// The home to which records are carried.
 ///
 /// No call blocks: a request is answered later, at most once, perhaps never. Answers may come in any order, even after
 /// the asker has given up.
 pub trait Home: Send {
-    /// Asks for something, under a number that was not used before.
+    /// Sends a request, under a number that was not used before.
     fn ask(&mut self, number: u64, ask: Ask);
 
     /// The next answer of the home, with the number of its request.
@@ -25,7 +25,7 @@ pub enum Ask {
     /// transaction is either committed or never will be. Then asks for the contents. Answered by
     /// [`Answer::Held`].
     Open,
-    /// To take all of this or nothing. Answered by [`Answer::Committed`].
+    /// Commit the whole transaction or nothing of it. Answered by [`Answer::Committed`].
     Carry(Transaction),
 }
 
@@ -63,9 +63,9 @@ pub struct Place {
 /// The committed marks of a home.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// `None`: nothing was ever carried there.
+    /// The owner; `None`: no record was ever carried to the home.
     pub owner: Option<Owner>,
-    /// By the names of streams. Empty for a partition of a fleet, which has `places`.
+    /// The places of streams, by name. Empty for a partition of a fleet, which has `places`.
     pub streams: BTreeMap<Arc<str>, Place>,
     /// Claim of a partition of a fleet, with its owner.
     pub claim: Option<Claim>,
@@ -129,7 +129,7 @@ pub struct Record {
 pub struct Transaction {
     /// The owner that sends the transaction.
     pub owner: Owner,
-    /// In the order of each stream.
+    /// The records, in the order of each stream.
     pub records: Vec<Record>,
     /// Up to which place each stream is in the home after the transaction.
     pub streams: BTreeMap<Arc<str>, Place>,

@@ -132,8 +132,8 @@ impl Lanes {
         }
     }
 
-    /// There is nothing to read of this stream now. A stream of the same name may come later, and
-    /// go on behind its positions.
+    /// The stream has no record to read now. A stream of the same name may come later, and go on
+    /// behind its positions.
     pub(crate) fn ends(&mut self, stream: &str) {
         if let Some(lane) = self.lanes.get_mut(stream) {
             lane.end = lane.read;

@@ -35,7 +35,8 @@ impl Look {
         &self.left
     }
 
-    /// Looks at what `others` became of. `settle` says whether anything is left of one, and `None` if it is not over.
+    /// Looks whether `others` are still there. `settle` says whether anything is left of one, and `None` if it is not
+    /// over.
     pub(crate) fn step(
         &mut self,
         now: Duration,

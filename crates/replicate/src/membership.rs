@@ -8,7 +8,7 @@ use std::sync::Arc;
 ///
 /// No function of this trait blocks.
 pub trait Membership: Send {
-    /// The next thing that happened.
+    /// The next event of the group.
     fn event(&mut self) -> Option<Event>;
 
     /// A partition that was [revoked](Event::Revoked) has been handed over. If this call does not come in time,

@@ -380,7 +380,7 @@ impl Node {
         }
     }
 
-    /// Nothing is carried of a partition from here any more.
+    /// Ends the carrying of a partition.
     fn end(&mut self, partition: u32, why: &str) {
         let Some(part) = self.parts.remove(&partition) else {
             return;

@@ -71,7 +71,7 @@ pub struct Replicator {
     shown: Shown,
     /// How much was ever carried to the home.
     carried: u64,
-    /// The home has all that there was.
+    /// Whether the home has all records.
     is_whole: bool,
     /// Hears that the home has another owner.
     when_lost: Option<Box<dyn Fn(Arc<str>) + Send>>,
@@ -231,7 +231,7 @@ impl Replicator {
         self.tenancy.end();
     }
 
-    /// Whether nothing is left to be done that it waits for.
+    /// Whether the replicator has left: no work remains for which it waits.
     pub fn has_left(&self, now: Duration) -> bool {
         let is_late = |since| now >= since + self.settings.release_within;
         let can_release = matches!(self.state, State::Home(_)) && self.tenancy.is_to_be_released();
@@ -497,7 +497,7 @@ impl Replicator {
         is_other && self.share == Share::Whole
     }
 
-    /// Whether what the home holds is of this log.
+    /// Whether the records of the home are of this log.
     fn fits(&self, held: &Held) -> Result<(), Arc<str>> {
         self.share.fits(held)?;
         if let Some(owner) = held.owner.filter(|_| self.is_of_another(held)) {
@@ -680,7 +680,7 @@ impl Replicator {
         is_due && (self.cursors).look(now, every, &*self.log, &self.lanes.record_ends())
     }
 
-    /// Reads once; whether there was anything to do.
+    /// Reads once; returns whether there was work.
     fn fill(&mut self, now: Duration) -> Result<bool, Arc<str>> {
         let Some((stream, from)) = self.lanes.next() else {
             let has_moved = self.lanes.covered().is_some() && self.cover();

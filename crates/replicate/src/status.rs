@@ -10,7 +10,7 @@ pub enum Phase {
     /// The replicator waits before it tries again.
     #[default]
     Away,
-    /// The replicator looks what the home holds.
+    /// The replicator reads the home's marks.
     Looking,
     /// The replicator opens the home, which fences the process that had opened it before.
     Opening,
@@ -98,7 +98,7 @@ impl Status {
 /// How a member of a fleet does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
-    /// Counts what the group has decided.
+    /// The number of the group's decisions.
     pub generation: u64,
     /// The group is not reached.
     pub is_lost: bool,

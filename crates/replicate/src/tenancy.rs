@@ -26,7 +26,7 @@ pub(crate) struct Tenancy {
 /// The home's record about this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Nothing.
+    /// No transaction is under way.
     None,
     /// A transaction with this owner's word is under way.
     Sent,

@@ -29,7 +29,7 @@ struct Rung {
 }
 
 impl Bell {
-    /// Wakes the thread: there may be something to do.
+    /// Wakes the thread: there may be work.
     pub fn ring(&self) {
         self.change(|rung| rung.rung = true);
     }

@@ -22,7 +22,7 @@ pub(crate) fn begun(path: &Path, id: FileId, modified: i128) -> i128 {
 /// The times of a file, the most telling ones first: a writer goes on in one file until it begins
 /// the next, and a file gets its new name before the one after it does.
 fn times(seen: &Seen) -> (i128, i128, i128) {
-    // What was compressed was changed by that.
+    // Compression itself has changed the file.
     let changed = match is_packed(&seen.path) {
         true => seen.modified,
         false => seen.changed,

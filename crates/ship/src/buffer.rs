@@ -1,4 +1,4 @@
-//! What was read of a file, cut into messages.
+//! The bytes read of a file, cut into messages.
 //!
 //! A message's id is the offset of its end. A few bytes before what was read last are kept and read
 //! again each time: so a file that was truncated and has grown again is noticed.
@@ -29,7 +29,7 @@ pub(crate) enum Filled {
     More(usize),
     /// Number of bytes, and then the file's end.
     End(usize),
-    /// What was read before is not there any more.
+    /// The bytes that were read before are not in the file any more.
     Changed,
 }
 
@@ -103,7 +103,7 @@ impl Buffer {
         }
     }
 
-    /// Moves what is still needed to the start.
+    /// Moves the needed bytes to the start.
     fn compact(&mut self) {
         let from = self.next.saturating_sub(KEPT);
         self.bytes.copy_within(from..self.filled, 0);
@@ -213,7 +213,7 @@ impl Buffer {
         })
     }
 
-    /// Makes messages of what was read.
+    /// Makes messages of the bytes that were read.
     pub(crate) fn cut(&mut self, by: Cutting<'_>) -> Result<(), TooLong> {
         while let Some(at) = memchr(b'\n', &self.bytes[self.searched..self.filled]) {
             let feed = self.searched + at;
@@ -235,7 +235,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Nothing of what was read counts from here on.
+    /// Drops all bytes from here on.
     fn drop_to(&mut self, at: usize) {
         (self.next, self.line, self.searched) = (at, at, at);
     }
@@ -272,7 +272,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Whether what is next continues a line.
+    /// Whether the next bytes continue a line.
     fn is_inside_a_line(&self) -> bool {
         self.next > 0 && self.bytes[self.next - 1] != b'\n'
     }

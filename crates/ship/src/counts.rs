@@ -1,11 +1,11 @@
 //! What a shipper has done, and why it can do nothing more.
 
-/// Nothing more can be done.
+/// The shipper can do no more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fatal(pub String);
 
-/// What was done, since the shipper was made.
+/// Counts of the shipper's work, since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages acknowledged.

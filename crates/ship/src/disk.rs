@@ -109,7 +109,7 @@ impl FileSystem for Disk {
         let Kind::Plain(file) = &file.0 else {
             return u64::MAX;
         };
-        // Where the file system knows nothing of holes there are none.
+        // On a file system without holes, none is found.
         rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(offset)).unwrap_or(u64::MAX)
     }
 
@@ -117,10 +117,10 @@ impl FileSystem for Disk {
         let Kind::Plain(file) = &file.0 else {
             return offset;
         };
-        // Where the file system knows nothing of holes there are none.
+        // On a file system without holes, none is found.
         match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(offset)) {
             Ok(data) => data,
-            // Nothing but a hole up to the end.
+            // The rest of the file is a hole.
             Err(rustix::io::Errno::NXIO) => file.metadata().map_or(offset, |seen| seen.len()),
             Err(_) => offset,
         }

@@ -31,7 +31,7 @@ impl FileId {
 /// A regular file as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What it was called then.
+    /// The path of the file at that time.
     pub path: PathBuf,
     /// Which one it is.
     pub id: FileId,
@@ -46,7 +46,7 @@ pub struct Seen {
     pub removed: bool,
 }
 
-/// What a pattern names.
+/// The files that a pattern names.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The files.
@@ -63,26 +63,26 @@ pub trait FileSystem {
     /// The regular file of this name; `None` if there is none.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn look(&self, path: &Path) -> io::Result<Option<Seen>>;
 
     /// The regular files that a pattern names.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn find(&self, pattern: &Pattern) -> io::Result<Found>;
 
     /// The regular files right in a directory; none if there is no such directory.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn list(&self, directory: &Path) -> io::Result<Vec<Seen>>;
 
     /// The regular files in the directory in which `path` is, itself included, and in that of the file
     /// to which it leads if it is a symbolic link: files are rotated there.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn siblings(&self, path: &Path) -> io::Result<Vec<Seen>> {
         let mut found = self.list(directory_of(path))?;
         let target = self.target(path);
@@ -106,13 +106,13 @@ pub trait FileSystem {
     /// Which file that is, and how long what it holds; `path` is empty.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn stat(&self, file: &Self::File) -> io::Result<Seen>;
 
     /// Reads at `offset` until `into` is full or the file ends; how many bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn read_at(&self, file: &Self::File, offset: u64, into: &mut [u8]) -> io::Result<usize>;
 
     /// The time of the clock that [`Seen::modified`] is of, in nanoseconds since the Unix epoch.

@@ -1,4 +1,4 @@
-//! By what a file is recognised.
+//! The fingerprint by which a file is recognised.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -31,7 +31,7 @@ impl Fingerprint {
         }
     }
 
-    /// Whether it is of zeros alone, or of nothing.
+    /// Whether the fingerprint is of zeros alone, or of no byte.
     pub(crate) fn is_of_zeros(&self) -> bool {
         self.len == 0 || self.fits(&vec![0; self.len])
     }

@@ -11,7 +11,7 @@ use crate::follower::Follower;
 use crate::network::Lane;
 use crate::state::Entry;
 
-/// Their entries, which stay in the checkpoint as they are.
+/// The entries of inert files, which stay in the checkpoint unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Inert(BTreeMap<FileId, Vec<Entry>>);
 

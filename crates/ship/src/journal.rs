@@ -48,7 +48,7 @@ pub struct Entry {
     fields: Vec<(String, Vec<u8>)>,
 }
 
-/// What is not the export format.
+/// The fault of bytes that are not the export format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// A field without a name.
@@ -70,7 +70,7 @@ impl Entry {
         found.map(|(_, value)| &**value)
     }
 
-    /// What the journal calls this entry.
+    /// The journal's name for this entry.
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.field("__CURSOR")
@@ -120,7 +120,7 @@ impl Parser {
     /// The next entry that is whole.
     ///
     /// # Errors
-    /// [`Malformed`]; nothing that follows can be read.
+    /// [`Malformed`]; no later entry can be read.
     pub fn entry(&mut self) -> Result<Option<Entry>, Malformed> {
         while let Some((field, len)) = field(&self.bytes[self.done..])? {
             self.done += len;

@@ -14,7 +14,7 @@ pub(crate) struct Line {
     pub(crate) payload_max: usize,
     /// No lane is opened before.
     not_before: Duration,
-    /// Lanes lost since something was acknowledged.
+    /// Number of lanes lost since the last acknowledgement.
     fruitless: usize,
     /// Since when no server was heard.
     silent: Option<Duration>,

@@ -29,8 +29,8 @@ pub enum Stand {
     Connecting(Option<String>),
     /// Messages may be offered.
     Open {
-        /// All messages up to this id are in the server's log. Before anything was offered, that is
-        /// the producer's mark.
+        /// All messages up to this id are in the server's log. Before any message was offered, the
+        /// id is the producer's mark.
         settled: Option<u64>,
         /// The server knew this producer, which was away for too long, and does not know any more what it has of it.
         forgotten: bool,
@@ -39,7 +39,7 @@ pub enum Stand {
         /// Why the server takes nothing at present, or why it cannot be reached.
         trouble: Option<String>,
     },
-    /// Nothing more comes of it.
+    /// No more events of the lane come.
     Ended(Ended),
 }
 
@@ -52,12 +52,12 @@ pub struct Ended {
     pub matter: Matter,
 }
 
-/// What is to be done about a lane that ended.
+/// The reaction to the end of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matter {
     /// Trying again may help.
     Passing,
-    /// This producer, and so its file, cannot go on; others can.
+    /// This producer, and so its file, cannot go on; other producers can.
     Producer,
     /// The server takes no more producers at present. Producers that it knows go on, and this one
     /// may later.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::fingerprint::HEAD;
 
-/// How far back what was unpacked is at hand.
+/// How many unpacked bytes are kept.
 const WINDOW: usize = 64 << 10;
 /// Unpacked at once.
 const CHUNK: usize = 64 << 10;
@@ -35,7 +35,7 @@ struct Reading {
     unpacker: Box<dyn Read + Send>,
     /// How much was unpacked.
     at: u64,
-    /// What was unpacked last.
+    /// The last unpacked bytes.
     window: Vec<u8>,
     /// How it begins.
     head: Vec<u8>,
@@ -131,7 +131,7 @@ impl Reading {
         })
     }
 
-    /// What there is from `at` on without unpacking more.
+    /// The unpacked bytes from `at` on, without unpacking more.
     fn at_hand(&self, at: u64) -> Option<&[u8]> {
         let begin = self.at - self.window.len() as u64;
         if at >= begin {

@@ -1,4 +1,4 @@
-//! What is to be followed: files, patterns of names, directories.
+//! The files to follow: files, patterns of names, directories.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -28,7 +28,7 @@ impl std::fmt::Display for Pattern {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{pattern:?} cannot be followed: {why}")]
 pub struct Unusable {
-    /// What was given.
+    /// The given text.
     pub pattern: String,
     /// Why.
     pub why: String,
@@ -116,7 +116,7 @@ fn is_hidden(path: &Path) -> bool {
     name.is_none_or(|name| name.starts_with('.'))
 }
 
-/// Whether the name says that what is inside is compressed.
+/// Whether the name says that the file is compressed.
 pub(crate) fn is_compressed(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str());
     ending.is_some_and(|ending| COMPRESSED.contains(&ending))

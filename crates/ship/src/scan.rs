@@ -28,10 +28,10 @@ use crate::waiting::Waiting;
 const BACK: u64 = 64 << 10;
 const LINE_MAX: u64 = 16 << 20;
 
-/// What a file is that no follower has.
+/// The verdict on a file that no follower has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// A copy that is being made, perhaps, or nothing as yet.
+    /// The file may be a copy that is being made, or is empty.
     Undecided,
     /// Known, or not to be read.
     Known,
@@ -39,14 +39,14 @@ enum Verdict {
     New,
 }
 
-/// What is known in the course of a scan.
+/// The state of a scan.
 #[derive(Default)]
 struct Scan {
     /// What is in the directories that could be listed, in the order of age.
     lists: Rc<Lists>,
-    /// Directories in which something could not be judged.
+    /// Directories with files that could not be judged.
     unsure: BTreeSet<PathBuf>,
-    /// What may yet become something else.
+    /// Files that may yet become other files.
     undecided: Vec<Seen>,
     /// The trails of paths. Bytes are compared, which takes a tenth of what comparing paths by their parts does.
     paths: BTreeMap<OsString, usize>,
@@ -777,7 +777,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         self.unmatched = unmatched;
     }
 
-    /// Writes down up to what the directories are known.
+    /// Saves the time up to which the directories are known.
     fn survey(&mut self, scan: Scan) {
         for (directory, all) in &*scan.lists {
             if scan.unsure.contains(directory) {

@@ -8,7 +8,7 @@ use tidewire_ingest::native::codec::Reason;
 
 use crate::network::{Ended, Lane, Matter, Network, Stand};
 
-/// Rings when something has happened that a step should look at.
+/// Rings when an event has happened that a step should look at.
 #[derive(Clone, Debug, Default)]
 pub struct Bell(Arc<(Mutex<bool>, Condvar)>);
 

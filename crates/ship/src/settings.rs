@@ -1,4 +1,4 @@
-//! What can be set about shipping.
+//! The settings of shipping.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub enum From {
 /// The settings of a [`Shipper`](crate::Shipper).
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What the names of producers begin with; at most 100 bytes.
+    /// The prefix of the names of producers; at most 100 bytes.
     pub producer: String,
     /// Servers, the one to begin with first; at least one. The first of the state's own choice is
     /// taken instead if it is one of these.

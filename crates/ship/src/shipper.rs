@@ -26,7 +26,7 @@ const SHOWN: usize = 130;
 /// With `once`, how long a checkpoint that cannot be written is tried again.
 const SAVED_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// More is to be done at once; otherwise not before something happens, or a poll is due.
@@ -100,9 +100,9 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     pub(crate) undecided: BTreeMap<FileId, Waiting>,
     /// Named files that are not followed for want of descriptors, as of the last scan.
     pub(crate) crowded_out: usize,
-    /// Patterns that name nothing, as of the last scan.
+    /// Patterns without a file, as of the last scan.
     pub(crate) unmatched: Vec<usize>,
-    /// Something is to be saved before more is sent.
+    /// Whether the state is to be saved before more is sent.
     is_unsaved: bool,
     pub(crate) dirty: bool,
     saved: Duration,
@@ -207,7 +207,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             && !self.exclude.iter().any(|pattern| pattern.names(path))
     }
 
-    /// What was done.
+    /// The counts of the shipper.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
@@ -244,7 +244,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         std::mem::take(&mut self.events)
     }
 
-    /// Why nothing moves at present.
+    /// Why no file moves at present.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.line.trouble.as_deref()
@@ -262,7 +262,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         &self.unmatched
     }
 
-    /// Nothing new is read or sent from now on.
+    /// From now on no more bytes are read or sent.
     pub fn stop(&mut self) {
         self.stopping = true;
     }
@@ -273,7 +273,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         self.followers().all(Follower::is_settled)
     }
 
-    /// Does what there is to do. `now` counts from anywhere and never goes back.
+    /// Does the pending work. `now` counts from anywhere and never goes back.
     ///
     /// # Errors
     /// [`Fatal`].

@@ -20,7 +20,7 @@ pub struct Checkpoint {
     pub server: Option<String>,
     /// Files, the older ones of each path first.
     pub files: Vec<Entry>,
-    /// The producers of which each server acknowledged something last. A server that was restored from an older backup has less
+    /// For each server, the producers whose messages it acknowledged last. A server that was restored from an older backup has less
     /// of one of them at least.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub last: BTreeMap<String, Vec<String>>,
@@ -54,7 +54,7 @@ pub struct Surveyed {
     pub newest: Vec<FileId>,
 }
 
-/// What is known of a file.
+/// The remembered facts about a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The name under which servers know it. No other file ever has it.
@@ -94,7 +94,7 @@ impl Checkpoint {
         serde_json::to_vec_pretty(self).expect("it can be told in JSON")
     }
 
-    /// From what was written.
+    /// Reads a checkpoint from its bytes.
     ///
     /// # Errors
     /// Why it is no checkpoint.

@@ -15,7 +15,7 @@ pub trait Store {
     /// or what was saved before.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the operating system.
     fn save(&mut self, checkpoint: &Checkpoint) -> io::Result<()>;
 }
 
@@ -33,7 +33,7 @@ pub enum StoreError {
     /// The system says so.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was attempted.
+        /// The attempt.
         what: &'static str,
         /// On what.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum StoreError {
     /// Another process has the directory.
     #[error("{} is used by another `tidewire ship`; each needs a --state of its own", .0.display())]
     InUse(PathBuf),
-    /// The state is not what was written.
+    /// The bytes of the state differ from the bytes that were written.
     #[error(
         "{} is damaged: {why}. Without it, it is unknown which file is which producer: remove it, and \
          everything is shipped again", path.display()
@@ -51,7 +51,7 @@ pub enum StoreError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault, in words.
         why: String,
     },
 }
@@ -59,7 +59,7 @@ pub enum StoreError {
 const NAME: &str = "checkpoint.json";
 
 impl StateDirectory {
-    /// Opens or makes it; with what was saved last.
+    /// Opens or makes the directory; returns the last saved state.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -103,10 +103,10 @@ fn private() -> fs::OpenOptions {
     options
 }
 
-/// Has a file hold `bytes`, synced, or what it held before.
+/// Makes a file hold `bytes`, synced, or leaves its old contents.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the operating system.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = private().open(&new)?;

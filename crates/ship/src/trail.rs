@@ -14,7 +14,7 @@ use crate::network::{Lane, Network};
 /// or when their file system is mounted again.
 const REMEMBERED: usize = 64;
 
-/// What is in directories.
+/// The files of directories.
 pub(crate) type Lists = BTreeMap<PathBuf, Vec<Seen>>;
 
 pub(crate) struct Trail<F, L> {
@@ -80,7 +80,7 @@ impl<F, L: Lane> Trail<F, L> {
         self.followers.iter().filter(|f| f.is_waiting()).count()
     }
 
-    /// Whether something may happen before the next look.
+    /// Whether an event may happen before the next look.
     pub(crate) fn is_hot(&self) -> bool {
         self.followers.iter().any(Follower::is_hot)
     }
@@ -163,7 +163,7 @@ impl<F, L: Lane> Trail<F, L> {
         self.followers.iter().filter(|follower| follower.is_over())
     }
 
-    /// Drops what is over and need not be remembered.
+    /// Drops followers that are over and need not be remembered.
     pub(crate) fn forget(&mut self) {
         self.followers
             .retain(|follower| !(follower.is_truncated && follower.life == Life::Done));

@@ -1,4 +1,4 @@
-//! Files that may become something else.
+//! Files that may become other files.
 
 use std::time::Duration;
 

@@ -36,7 +36,7 @@ pub struct WatchedDisk {
     most: usize,
 }
 
-/// What the kernel tells.
+/// The kernel's notice.
 #[derive(Debug)]
 struct Told {
     kernel: OwnedFd,

@@ -45,7 +45,7 @@ const BEGINNINGS: &[&str] = &[
 ];
 
 /// Comments that are still worded so. The number only goes down.
-const LEFT: usize = 25;
+const LEFT: usize = 5;
 
 fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of sources") {

@@ -6,7 +6,7 @@ const HEADER: usize = 5;
 /// The place within the record that is being read.
 #[derive(Debug, Default)]
 pub(crate) struct Boundary {
-    /// As far as it was read.
+    /// The record's header, as far as it was read.
     header: [u8; HEADER],
     /// Bytes of the record that were read, header included; zero between two records.
     read: usize,

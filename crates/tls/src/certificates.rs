@@ -50,7 +50,7 @@ impl Certificate {
         Certificate::from_der(certificates(chain)?, key)
     }
 
-    /// From DER.
+    /// A certificate from DER.
     ///
     /// # Errors
     /// [`TlsError::Key`] if the key is not the certificate's.
@@ -144,7 +144,7 @@ pub struct Certificates(Arc<RwLock<Shown>>);
 #[derive(Debug)]
 struct Shown {
     usual: Certificate,
-    /// By name, in lower case.
+    /// Certificates by name, in lower case.
     named: HashMap<Box<str>, Certificate>,
 }
 
@@ -224,7 +224,7 @@ impl ResolvesServerCert for Certificates {
 pub struct Roots(pub(crate) Arc<RootCertStore>);
 
 impl Roots {
-    /// From PEM: one certificate or several.
+    /// Authorities from PEM: one certificate or several.
     ///
     /// # Errors
     /// [`TlsError::Pem`] if there is none, [`TlsError::Root`] if one cannot be used.

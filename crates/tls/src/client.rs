@@ -77,7 +77,7 @@ impl Client {
         self
     }
 
-    /// Whether to take up earlier sessions. Default true; the last 256 are remembered.
+    /// Sets whether earlier sessions are taken up. Default true; the last 256 are remembered.
     #[must_use]
     pub fn resumption(mut self, on: bool) -> Client {
         self.resumption = on;

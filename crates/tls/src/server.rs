@@ -38,7 +38,7 @@ pub struct Server {
     deadline: Duration,
 }
 
-/// Which certificates clients show.
+/// The certificates that clients must show.
 #[derive(Clone, Debug)]
 enum Clients {
     NotAsked,

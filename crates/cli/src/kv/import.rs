@@ -397,7 +397,7 @@ fn into_directory(args: &Args, file: File, data: &std::path::Path) -> Result<Cou
 struct Server {
     /// The server's address, as given.
     to: String,
-    /// At least one reply has come.
+    /// Whether at least one reply has come.
     has_answered: bool,
     socket: BufReader<TcpStream>,
     requests: Vec<u8>,

@@ -88,7 +88,7 @@ fn owns(info: &str) -> Result<(), String> {
 
 /// Asks a server for INFO about replication and about loading.
 fn info(socket: &mut BufReader<TcpStream>, to: &str) -> Result<String, Failure> {
-    /// Most that these sections can have.
+    /// Most bytes of these sections of INFO.
     const MOST: usize = 1 << 20;
     let line = ask(socket, to, &["INFO", "replication", "persistence"])?;
     let size = line.strip_prefix('$').and_then(|size| size.parse().ok());
@@ -103,7 +103,7 @@ fn info(socket: &mut BufReader<TcpStream>, to: &str) -> Result<String, Failure> 
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Asks for something, and gives the first line of the answer.
+/// Sends a command, and returns the first line of the answer.
 fn ask(socket: &mut BufReader<TcpStream>, to: &str, args: &[&str]) -> Result<String, Failure> {
     let mut request = format!("*{}\r\n", args.len());
     for arg in args {

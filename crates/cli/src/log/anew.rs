@@ -61,7 +61,7 @@ impl Anew {
             identity: Some(identity),
             payload_max: PAYLOAD_MAX,
             group_bytes: 2 * PAYLOAD_MAX as usize,
-            // As many as the home has. A server's own limits hold for its clients.
+            // As many streams as the home has. A server's own limits hold for its clients.
             streams_max: usize::MAX,
             producers_max: usize::MAX,
             cursors_max: usize::MAX,

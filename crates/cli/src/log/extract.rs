@@ -20,7 +20,7 @@ pub(crate) struct Args {
     place: Place,
     /// The file: a name in --data, or a path
     file: PathBuf,
-    /// Payloads only, one a line, of what is whole
+    /// Payloads only, one a line, of whole records
     #[arg(long)]
     raw: bool,
 }

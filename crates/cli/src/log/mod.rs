@@ -1,5 +1,5 @@
 //! `tidewire log`: reads the directory of a log, even while a server has the log open, or on a
-//! read-only file system. Only `repair` changes anything.
+//! read-only file system. Only `repair` changes a log.
 
 mod anew;
 mod backup;
@@ -62,7 +62,7 @@ pub(crate) enum Log {
 fn momentary() -> Settings {
     Settings {
         producer_idle: Duration::from_secs(100 * 365 * 86_400),
-        // As if nothing were in the home: every record is kept.
+        // Every record is kept, as if the home had no record.
         backlog: Some(u64::MAX),
         ..Settings::default()
     }

@@ -88,7 +88,7 @@ impl Partial {
     /// Removes the contents of the directory.
     ///
     /// # Errors
-    /// What the system says, as text.
+    /// The error of the operating system, as text.
     pub(super) fn clear(&self) -> Result<(), String> {
         let clear = || {
             for entry in fs::read_dir(&self.path)? {
@@ -159,7 +159,7 @@ fn beside(to: &Path) -> PathBuf {
     to.with_file_name(name)
 }
 
-/// Whether there is nothing, or an empty directory.
+/// Whether the path is free, or an empty directory.
 ///
 /// # Errors
 /// The error of the operating system.
@@ -187,7 +187,7 @@ mod tests {
             "{second}"
         );
         assert!(first.path().join("file").exists());
-        // As when a process is killed.
+        // The drop leaves the directory as a killed process would.
         drop(first);
         let third = Partial::begin(&to).expect("nobody else");
         assert!(!third.path().join("file").exists());

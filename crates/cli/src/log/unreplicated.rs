@@ -16,7 +16,7 @@ use super::{Ended, Place, Shown, momentary, time, unreplicated_store};
 use crate::exit::Failure;
 use crate::serve::client_settings;
 
-/// Where to look.
+/// The directory to look at.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -200,7 +200,7 @@ fn is_bare(text: &str) -> bool {
     !text.is_empty() && !text.contains(odd)
 }
 
-/// In quotes, escaped as in JSON.
+/// Writes a text in quotes, escaped as in JSON.
 fn quoted(out: &mut String, text: &str) -> fmt::Result {
     let special = |c: char| c.is_control() || matches!(c, '"' | '\\');
     out.write_char('"')?;

@@ -61,7 +61,7 @@ impl Levels {
     /// Logs by this filter from now on.
     ///
     /// # Errors
-    /// The text is no filter; nothing has changed.
+    /// The error that the text is no filter; the old filter stays.
     pub(crate) fn set(&self, filter: &str) -> Result<(), String> {
         let parsed = parse(filter, self.connections)?;
         self.handle.reload(parsed).map_err(|e| e.to_string())

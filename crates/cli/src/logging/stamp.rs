@@ -10,7 +10,7 @@ const LEN: usize = WHOLE + 8;
 
 #[derive(Clone, Copy)]
 struct Stamp {
-    /// Since 1970; `u64::MAX` before the first.
+    /// The second of the cached text, since 1970; `u64::MAX` before the first.
     second: u64,
     text: [u8; LEN],
 }

@@ -131,7 +131,7 @@ impl Asker {
         }
     }
 
-    /// The page, with nothing in it that a terminal would obey.
+    /// The page, without characters that a terminal would obey.
     pub(super) fn page(&self) -> Result<Page, String> {
         parse(&self.text()?)
     }
@@ -174,7 +174,7 @@ pub(super) fn parse(text: &str) -> Result<Page, String> {
     Ok(page)
 }
 
-/// Names come from clients, and may be anything.
+/// Names come from clients, and may contain any characters.
 fn clean(text: &str) -> String {
     let shown = |c: char| match c.is_control() {
         true => '?',

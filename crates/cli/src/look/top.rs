@@ -124,7 +124,7 @@ struct View {
     interval: Duration,
     now: Option<Page>,
     before: Option<Page>,
-    /// Why there is nothing new, and since when.
+    /// Why no newer page came, and since when.
     lost: Option<(String, Instant)>,
     held: bool,
     charts: [VecDeque<u64>; CHARTS.len()],

@@ -1,4 +1,4 @@
-//! Which server is looked at.
+//! The server that `info` and `top` look at.
 
 use std::path::PathBuf;
 

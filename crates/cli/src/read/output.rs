@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Where records go. Remembers which records end where, until they are taken.
+/// The output to which records go. Remembers which records end where, until they are taken.
 pub(super) struct Output {
     out: BufWriter<Counted>,
     /// Bytes of all records so far.
@@ -26,7 +26,7 @@ pub(super) struct Output {
     pub(super) lost: u64,
 }
 
-/// Counts what the system has taken over.
+/// Counts the bytes that the operating system has taken.
 struct Counted {
     file: File,
     written: u64,
@@ -134,7 +134,7 @@ impl Output {
         }
     }
 
-    /// Waits until all that could be written is taken, or the reader has gone.
+    /// Waits until the reader has taken all output, or has gone.
     pub(super) fn drained(&mut self) {
         let out = |output: &Output| output.out.get_ref().unread() > 0;
         while out(self) && self.out.get_ref().is_read() {}

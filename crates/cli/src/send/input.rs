@@ -38,7 +38,7 @@ pub(crate) enum Oversized {
     Truncate,
 }
 
-/// Read at a time.
+/// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 /// Bytes of a length.
 const PREFIX: usize = 4;
@@ -105,7 +105,7 @@ impl Cutter {
         self.cut
     }
 
-    /// Where to read to.
+    /// The free part of the buffer, to read into.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         self.buffer.copy_within(self.done..self.filled, 0);
         self.filled -= self.done;

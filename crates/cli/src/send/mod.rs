@@ -444,7 +444,7 @@ struct Sending<'a> {
 enum Ended {
     /// The input was read to its end.
     Whole,
-    /// A signal came; whether something was left unread.
+    /// A signal came; whether input was left unread.
     Interrupted { rest: bool },
     /// The input cannot be sent, or not be read.
     Bad(String),

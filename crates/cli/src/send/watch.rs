@@ -54,7 +54,7 @@ impl Watch {
             asked = match asked {
                 None if came == 0 => None,
                 None => Some((Instant::now(), status.acknowledged)),
-                // A second one, or nothing moves.
+                // A second signal came, or no message moves.
                 Some((since, _)) if came > 0 || since.elapsed() > GRACE => {
                     producer.abandon();
                     break;
@@ -107,7 +107,7 @@ impl Watch {
     }
 }
 
-/// Saying why nothing moves, where no progress is shown too.
+/// Reports why no message moves, where no progress is shown.
 #[derive(Default)]
 struct Complaint {
     told: Option<(Instant, String)>,

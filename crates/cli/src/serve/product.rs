@@ -66,7 +66,7 @@ impl Entry {
 /// A key that only the configuration file has.
 #[derive(Debug)]
 pub(crate) struct FileKey {
-    /// With the service's name in front.
+    /// The name of the setting, with the service's name in front.
     pub(crate) name: &'static str,
     /// Whether the value is a secret that no message may show.
     pub(crate) is_secret: bool,
@@ -109,7 +109,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Takes what the file says under a key of [`Entry::keys`].
+    /// Takes the file's value of a key of [`Entry::keys`].
     fn take(&mut self, _value: Box<dyn Any>) {}
 
     /// Completes the settings, before the settings of other products are checked.
@@ -147,7 +147,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
     fn show_limits(&self, _: Kind, _: &Settings, _shown: &mut Value) {}
 
     /// Values in force that the flags do not show, or that differ from the flags: by the names of flags without the service's
-    /// prefix. Null if nothing is to be shown.
+    /// prefix. Null if the product shows no settings.
     fn shown(&self, _: &Plan) -> Value {
         Value::Object(Map::new())
     }
@@ -167,7 +167,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Whether nothing is kept here that could be read or spoiled.
+    /// Whether the service keeps no data that a client could read or spoil.
     fn is_harmless(&self) -> bool {
         true
     }
@@ -192,7 +192,7 @@ pub(crate) trait Product: Any + fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether that log has a home.
+    /// Whether the log of the product has a home.
     fn has_home(&self) -> bool {
         false
     }
@@ -285,7 +285,7 @@ pub(crate) trait Serving: Send + Sync {
 /// Refusals because there was no room.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Refused {
-    /// On the disk of a log.
+    /// Refused because the disk of a log was full.
     pub(crate) by_disk: u64,
     /// Refused because the stream was at its limit.
     pub(crate) by_streams: u64,
@@ -395,7 +395,7 @@ impl Plan {
         })
     }
 
-    /// Whether anything that is served writes to the log of messages.
+    /// Whether any served product writes to the log of messages.
     pub(crate) fn need_log(&self) -> bool {
         self.served().any(|(_, product)| product.needs_messages())
     }

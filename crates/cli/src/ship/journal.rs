@@ -19,7 +19,7 @@ use crate::exit::Failure;
 use crate::send::{Watch, connected, server};
 use crate::signals::Signals;
 
-/// Read at a time.
+/// Bytes read at a time.
 const CHUNK: usize = 64 << 10;
 /// How often the origin is moved forward.
 const MOVED_EVERY: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How often a server may have less than it had acknowledged before that is an error: each time the messages are
 /// sent again.
 const SET_BACK_MAX: u32 = 16;
-/// For signals that have come already.
+/// A wait for signals that have already arrived.
 const AT_ONCE: Duration = Duration::from_micros(1);
 
 /// Why shipping has ended early.
@@ -351,7 +351,7 @@ fn load(name: &Path, matches: &[String]) -> Result<Option<Origin>, Failure> {
     Ok(Some(origin))
 }
 
-/// Where entries come from.
+/// The source of entries.
 struct Source {
     child: Option<Child>,
     pipe: OwnedFd,

@@ -29,7 +29,7 @@ const ALIKE: usize = 4;
 /// Files that are compared, and bytes of the end of each.
 const FILES: usize = 64;
 const TAIL: u64 = 1 << 20;
-/// How long a server may take to show what it has.
+/// How long a server may take to show its stream.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked for signals meanwhile.
 const SIGNALS: Duration = Duration::from_millis(50);
@@ -184,7 +184,7 @@ fn shipped<'a>(producer: &'a [u8], prefix: &str) -> Option<&'a str> {
     })
 }
 
-/// Named files with something in them.
+/// The named files that are not empty.
 fn found(patterns: &[Pattern], exclude: &[Pattern]) -> Vec<PathBuf> {
     let found = patterns
         .iter()
@@ -293,7 +293,7 @@ fn records_of(to: &To, subscribing: &Subscribing) -> Result<Stored, Error> {
     let begin = from(Begin::Position(begin));
     let mut bytes = 0;
     for record in Reader::connect(to.clone(), begin, Persistence::once())? {
-        // What could not be read is not compared.
+        // Records that could not be read are not compared.
         let Ok(record) = record else { break };
         bytes += record.payload.len();
         if record.position >= welcome.next || bytes > BYTES {

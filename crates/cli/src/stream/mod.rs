@@ -280,7 +280,8 @@ fn delete_one(delete: &Delete) -> Result<(), Failure> {
     )))
 }
 
-/// Says which other streams keep the room of records that this one does not keep any more. What was changed is done in any case.
+/// Says which other streams keep the room of records that this one does not keep any more. The change itself is done in any
+/// case.
 fn say_what_stays(server: &mut Administrator, changed: &str) {
     let Ok(streams) = server.streams() else {
         return;

@@ -198,7 +198,7 @@ fn a_copy_of_keys_alone_is_put_where_keys_are() {
     assert!(matches!(keys(&back, &["DBSIZE"])[..], [Reply::Int(3)]));
 }
 
-/// They were called good, and no server opened them.
+/// Such directories were called good, and no server opened them.
 #[test]
 fn messages_where_keys_belong_are_told_and_not_restored_there() {
     let place = Place::new();

@@ -129,7 +129,7 @@ fn a_stream_is_trimmed_and_what_it_pins_is_shown() {
         said.contains("ends before position 4001: its next record has 4000"),
         "{said}"
     );
-    // It is no request of a later version.
+    // The request is not one of a later version.
     assert!(!said.contains("version"), "{said}");
     let told = stream(&server, &["trim", "busy", "--before", "4001"]);
     assert_code(&told, 1);

@@ -187,7 +187,7 @@ fn a_successor_that_would_leave_the_store_behind_is_refused() {
     new.stop();
 }
 
-/// Of keys, messages or both: a successor is to keep them where they are, however it names their directory, and the next one
+/// A log of keys, messages or both: a successor is to keep it where it is, however it names the directory, and the next one
 /// is asked as well. One that does not serve what its predecessor does is refused for that.
 #[test]
 fn what_would_be_left_behind_is_known_by_its_directory() {

@@ -26,7 +26,7 @@ impl AckForm {
     /// Reads one acknowledgement; the id alone stands for one message.
     ///
     /// # Panics
-    /// If `bytes` are not exactly [`len`](AckForm::len).
+    /// Panics if `bytes` are not exactly [`len`](AckForm::len).
     #[must_use]
     pub fn decode(self, bytes: &[u8]) -> Ack {
         assert_eq!(bytes.len(), self.len(), "not one acknowledgement");

@@ -17,9 +17,9 @@ const AHEAD: usize = 4;
 /// How the size of a payload is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
-    /// Most significant byte first.
+    /// Sizes are written with the most significant byte first.
     Big,
-    /// Least significant byte first.
+    /// Sizes are written with the least significant byte first.
     Little,
 }
 

@@ -66,7 +66,7 @@ pub(super) struct Later {
     pub(super) ending: Option<Ending>,
 }
 
-/// Why nothing is read.
+/// Why the connection does not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pause {
     #[default]

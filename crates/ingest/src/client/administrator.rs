@@ -187,7 +187,7 @@ impl Administrator {
     /// Creates a stream; an empty name is `default`. The stream is durable when this returns.
     ///
     /// # Errors
-    /// [`Error`]; [`Broken::Refused`] with what the server says.
+    /// [`Error`]; [`Broken::Refused`] has the server's reason.
     pub fn create(&mut self, stream: &str, wanted: Wanted) -> Result<(), Error> {
         self.change(&AdminFrame::Create { stream, wanted })
     }
@@ -196,7 +196,7 @@ impl Administrator {
     /// returns.
     ///
     /// # Errors
-    /// [`Error`]; [`Broken::Refused`] with what the server says.
+    /// [`Error`]; [`Broken::Refused`] has the server's reason.
     pub fn set(&mut self, stream: &str, wanted: Wanted) -> Result<(), Error> {
         self.change(&AdminFrame::Set { stream, wanted })
     }
@@ -205,7 +205,7 @@ impl Administrator {
     /// when this returns.
     ///
     /// # Errors
-    /// [`Error`]; [`Broken::Refused`] with what the server says.
+    /// [`Error`]; [`Broken::Refused`] has the server's reason.
     pub fn delete(&mut self, stream: &str) -> Result<(), Error> {
         self.change(&AdminFrame::Delete { stream })
     }
@@ -214,7 +214,7 @@ impl Administrator {
     /// this as unsupported.
     ///
     /// # Errors
-    /// [`Error`]; [`Broken::Refused`] with what the server says.
+    /// [`Error`]; [`Broken::Refused`] has the server's reason.
     pub fn trim(&mut self, stream: &str, before: u64) -> Result<(), Error> {
         self.change(&AdminFrame::Trim { stream, before })
     }
@@ -222,7 +222,7 @@ impl Administrator {
     /// Deletes a named cursor of a stream. The deletion is durable when this returns.
     ///
     /// # Errors
-    /// [`Error`]; [`Broken::Refused`] with what the server says.
+    /// [`Error`]; [`Broken::Refused`] has the server's reason.
     pub fn delete_cursor(&mut self, stream: &str, cursor: &str) -> Result<(), Error> {
         self.change(&AdminFrame::DeleteCursor { stream, cursor })
     }
@@ -230,7 +230,7 @@ impl Administrator {
     /// The named cursors of a stream, by their names.
     ///
     /// # Errors
-    /// [`Error`]; [`Broken::Refused`] with what the server says.
+    /// [`Error`]; [`Broken::Refused`] has the server's reason.
     pub fn cursors(&mut self, stream: &str) -> Result<Vec<PlaceState>, Error> {
         let mut all: Vec<PlaceState> = Vec::new();
         loop {
@@ -255,7 +255,7 @@ impl Administrator {
     /// The readers of a stream that are connected.
     ///
     /// # Errors
-    /// [`Error`]; [`Broken::Refused`] with what the server says.
+    /// [`Error`]; [`Broken::Refused`] has the server's reason.
     pub fn readers(&mut self, stream: &str) -> Result<Vec<PlaceState>, Error> {
         let mut all = Vec::new();
         self.ask(&AdminFrame::Readers { stream }, |heard| {

@@ -58,7 +58,7 @@ impl Persistence {
 
 /// An attempt that is begun is given so long, however little time is left.
 const LEAST: Duration = Duration::from_millis(250);
-/// For ever, for an attempt.
+/// The longest time-out of an attempt, in effect none.
 const MOST: Duration = Duration::from_secs(86_400);
 
 impl Persistence {

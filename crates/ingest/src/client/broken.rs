@@ -91,9 +91,9 @@ pub enum Broken {
     /// Records were removed between two connections, before they were read.
     #[error("the records from {next} up to {start} were removed before they were read")]
     Gap {
-        /// Where reading was to go on.
+        /// The position at which reading was to go on.
         next: u64,
-        /// Where the server would begin.
+        /// The position at which the server would begin.
         start: u64,
     },
     /// The caller gave up waiting.

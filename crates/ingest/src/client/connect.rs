@@ -248,7 +248,7 @@ impl Line {
         }
     }
 
-    /// Says that nothing more comes; reading goes on.
+    /// Closes our side for writing; reading goes on.
     pub(super) fn end_writing(&mut self) -> io::Result<()> {
         match self {
             Line::Plain(socket) => socket.shutdown(Shutdown::Write),

@@ -27,7 +27,7 @@ pub(super) struct Courier {
     shared: Arc<Shared>,
     persistence: Persistence,
     route: Route,
-    /// Refused for now, with nothing taken since.
+    /// The server refuses for now, and has taken no message since.
     refusals: Option<Refusals>,
 }
 
@@ -60,7 +60,7 @@ impl Courier {
         }
     }
 
-    /// Until the producer is dropped or something final has happened.
+    /// Runs until the producer is dropped or an error is final.
     pub(super) fn run(mut self) {
         let mut backoff = Backoff::new(self.persistence, Clock::seed());
         // When the connection was lost, or first looked for.
@@ -288,7 +288,7 @@ impl Line {
         }
     }
 
-    /// Writes what the socket takes; whether that was anything.
+    /// Writes as much as the socket takes; returns whether it took any byte.
     fn write(&mut self, shared: &Shared) -> io::Result<bool> {
         if self.socket.holds_output() {
             // Sends the bytes taken before; no more bytes are taken meanwhile.

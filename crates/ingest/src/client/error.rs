@@ -47,20 +47,20 @@ pub enum Error {
         /// Why the last one failed.
         last: Box<Error>,
     },
-    /// A message above what the server takes.
+    /// A message is larger than the server's limit.
     #[error("a message of {len} bytes is too large: {to} takes at most {most}")]
     TooLarge {
         /// The server.
         to: String,
         /// Bytes of the message.
         len: usize,
-        /// Most that there may be.
+        /// The largest allowed number.
         most: u32,
     },
     /// The id given cannot be next.
     #[error("{0}")]
     Id(super::session::NotTaken),
-    /// Nothing was acknowledged within the time given.
+    /// No message was acknowledged within the given time.
     #[error("not everything was acknowledged within {0:.1?}")]
     TimedOut(Duration),
 }

@@ -55,7 +55,7 @@ pub trait Handler: Send + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
-    /// Everything was acknowledged, and there was nothing more to come.
+    /// All messages were acknowledged, and no more were to come.
     #[error("everything is acknowledged")]
     Done,
     /// The conversation cannot go on.
@@ -148,7 +148,7 @@ impl<H> Default for Outgoing<H> {
 }
 
 impl<H: Handler> Outgoing<H> {
-    /// Without any producers. Clones stand for the same service.
+    /// A service without any producers. Clones stand for the same service.
     #[must_use]
     pub fn new() -> Outgoing<H> {
         Outgoing::default()

@@ -276,7 +276,7 @@ impl Producer {
         }
     }
 
-    /// Waits until everything sent is acknowledged.
+    /// Waits until all sent messages are acknowledged.
     ///
     /// # Errors
     /// The final error, if there is one.

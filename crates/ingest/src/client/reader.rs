@@ -68,7 +68,7 @@ pub struct Reader {
     over: bool,
 }
 
-/// The rest of a batch.
+/// The unread rest of a batch.
 #[derive(Debug, Default)]
 struct Records {
     next: u64,
@@ -180,8 +180,8 @@ impl Reader {
     }
 
     /// Tells the server that all records before `position` are dealt with: the cursor named when
-    /// connecting moves there, to be begun at by a later reader. Durable with the log's next commit;
-    /// nothing is answered.
+    /// connecting moves there, to be begun at by a later reader. The cursor is durable with the
+    /// log's next commit; the server does not answer.
     ///
     /// # Errors
     /// [`Error::Connection`].

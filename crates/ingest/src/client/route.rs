@@ -8,7 +8,7 @@ use super::connect::Server;
 #[derive(Debug)]
 pub(super) struct Route {
     first: Server,
-    /// The one that was named last.
+    /// The server that was named last.
     named: Option<Server>,
     at_named: bool,
     /// Followed since the last welcome or pause.

@@ -73,7 +73,7 @@ pub struct Session {
     settled: Option<u64>,
     /// The highest id handed out on this connection.
     handed_out: Option<u64>,
-    /// When something was heard last, or was first expected.
+    /// When the last frame arrived, or the first was expected.
     heard: Instant,
     granted: Option<Welcome>,
     /// Number of hellos that the server did not answer while their connections lasted. The server may read them
@@ -102,7 +102,7 @@ pub enum Event<'a> {
     Welcome(Welcome),
     /// All messages up to `id` are settled; `newly` of them were not before.
     Acknowledged {
-        /// The last one.
+        /// The last acknowledged id.
         id: u64,
         /// Messages that this acknowledges newly.
         newly: Amount,
@@ -123,7 +123,7 @@ pub enum NotTaken {
     /// Before the first welcome no message can have an id.
     #[error("the server has not answered yet")]
     NoWelcome,
-    /// The buffer is full until something is acknowledged.
+    /// The buffer is full until a message is acknowledged.
     #[error("the resend buffer is full")]
     Full,
     /// The server takes no message of this size.
@@ -131,7 +131,7 @@ pub enum NotTaken {
     TooLarge {
         /// Bytes of the payload.
         len: usize,
-        /// Most that there may be.
+        /// The largest allowed number.
         most: u32,
     },
     /// Ids must rise, and by one unless they are sparse.
@@ -500,7 +500,7 @@ impl Session {
         Ok(())
     }
 
-    /// When [`expired`](Session::expired) is to be called, if nothing is received before.
+    /// When [`expired`](Session::expired) is to be called, if no byte is received before.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let silent = self.heard + self.wants.silence;

@@ -38,7 +38,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) session: Session,
-    /// The thread waits, and has nothing to write.
+    /// Whether the thread waits, and has no bytes to write.
     pub(super) asleep: bool,
     /// Callers that wait for news.
     pub(super) waiting: u32,
@@ -88,7 +88,7 @@ impl Shared {
         self.listen();
     }
 
-    /// Tells callers that wait.
+    /// Wakes the callers that wait.
     pub(super) fn tell(&self, state: &State) {
         if state.waiting > 0 {
             self.news.notify_all();

@@ -307,7 +307,7 @@ impl IngestConn {
         }
     }
 
-    /// The log has failed while this connection was owed something.
+    /// The log has failed while this connection waited for an acknowledgement.
     pub(super) fn log_failed(&mut self, progress: &Progress, cx: &mut Cx<'_, Self>) {
         if let Role::Producer(producer) = &mut self.role {
             producer.log_failed(progress, cx);
@@ -470,7 +470,7 @@ impl Protocol for IngestConn {
     }
 }
 
-/// Why a hello leads to nothing.
+/// Why a hello is turned away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TurnedAway {
     /// The queue of the log is full: it has to wait.

@@ -62,7 +62,7 @@ impl Fleet {
     /// name, modulo `count`. The hash is part of the protocol and never changes.
     ///
     /// # Panics
-    /// If `count` is 0.
+    /// Panics if `count` is 0.
     #[must_use]
     pub fn place(producer: &str, count: usize) -> usize {
         let hash = producer.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

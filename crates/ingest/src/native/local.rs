@@ -28,7 +28,7 @@ pub(super) struct Owed {
     pub(super) to: ConnId,
     /// The id to acknowledge.
     pub(super) id: u64,
-    /// All that the connection had appended then.
+    /// The log's ticket after the connection's last append.
     pub(super) sent: Sent,
 }
 
@@ -44,7 +44,7 @@ pub struct IngestLocal {
     pub(super) owed_bound: BTreeMap<Tenure, OwedBy>,
     /// Acknowledgements that a commit has just made due; empty between calls.
     pub(super) committed: Vec<Owed>,
-    /// Producers that wait for what the session before them handed over.
+    /// Producers that wait for the messages of the session before theirs.
     pub(super) settling: Vec<ConnId>,
     /// Producers that wait for room in the queue of the log, in the order in which they came.
     pub(super) crowded: Vec<ConnId>,

@@ -27,7 +27,7 @@ pub(super) struct Job {
 /// The records to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Want {
-    /// Where to begin.
+    /// The place where reading begins.
     Place(Begin),
     /// Records from a position on.
     Records(u64, Credit),
@@ -83,7 +83,7 @@ impl Pool {
         }
     }
 
-    /// Has `job` done.
+    /// Gives a job to the pool.
     pub(super) fn submit(&self, job: Job) {
         if self.threads.is_empty() {
             return job.run(&*self.log);

@@ -33,7 +33,7 @@ struct Rate {
 }
 
 impl Quota {
-    /// A connection's meter; `None` if there is nothing to measure.
+    /// A connection's meter; `None` if the producer has no quota.
     pub(super) fn meter(&self) -> Option<Box<Meter>> {
         let rate = |per_second: Option<u64>| {
             per_second.map(|n| Rate {

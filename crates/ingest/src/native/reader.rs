@@ -39,7 +39,7 @@ pub(super) struct Reader {
     follow: bool,
     /// Bytes that may be sent; below zero once overdrawn.
     credit: i64,
-    /// Where reading goes on.
+    /// The position at which reading goes on.
     position: u64,
     state: State,
     /// The client has finished sending.
@@ -138,7 +138,7 @@ impl Reader {
         self.ask(Want::Place(begin), shared, cx);
     }
 
-    /// Has something read.
+    /// Asks the pool to read.
     fn ask(&mut self, what: Want, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         let Ok(permit) = cx.handle().reserve() else {
             let text = "too many reads at once";
@@ -288,7 +288,7 @@ impl Reader {
         }
     }
 
-    /// The timer has expired: looks at what the client has taken.
+    /// The timer has expired: checks how much output the client has taken.
     pub(super) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         self.account(shared, cx);
         let stalled = self.queued > 0 && cx.link.now().since(self.moved_at) >= STALLED;
@@ -338,7 +338,7 @@ impl Reader {
         cx.link.finish();
     }
 
-    /// The log has moved: goes on if there is anything new.
+    /// The log has moved: sends new records, if any.
     pub(super) fn follow(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if self.state != State::AtTail {
             return;

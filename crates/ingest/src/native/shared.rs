@@ -35,6 +35,6 @@ pub(super) struct Shared {
     pub(super) refusals: Arc<Lines>,
     pub(super) alarm: Arc<Alarm<Message>>,
     pub(super) tally: Tally,
-    /// Has the log ring the alarm.
+    /// Keeps the log ringing the alarm.
     pub(super) _watch: Watch,
 }

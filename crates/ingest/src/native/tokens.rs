@@ -62,7 +62,7 @@ pub struct Token {
     pub rights: Rights,
 }
 
-/// Without the hash.
+/// Shows the token without its hash.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Token {

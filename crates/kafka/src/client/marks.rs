@@ -27,7 +27,7 @@ pub(super) enum Until {
     /// To the end, or as far as is committed after a while: another process may have a transaction
     /// under way.
     Soon,
-    /// To the end.
+    /// Read to the end.
     End,
 }
 

@@ -49,7 +49,7 @@ pub fn homes(
     settings: &Settings,
     bell: Bell,
 ) -> Result<Box<dyn Homes>, Unavailable> {
-    // A home that is asked for nothing ends at once.
+    // A home without any request ends at once.
     home(target, settings, bell.clone())?;
     Ok(Box::new(Shares {
         target: target.clone(),

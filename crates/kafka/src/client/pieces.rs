@@ -24,7 +24,7 @@ const PIECE: usize = 512 << 10;
 const ANSWER: Duration = Duration::from_secs(10);
 /// Between looks at a topic that is not known everywhere yet.
 const UNKNOWN_YET: Duration = Duration::from_millis(100);
-/// How long nothing may come or go.
+/// The longest time without progress.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Whether the brokers have taken the pieces: the client's queue is empty too when a broker has
@@ -151,7 +151,8 @@ pub fn send_snapshot(
     Ok(sent)
 }
 
-/// Where the pieces begin and end. A topic that was just made is not known to all brokers at once.
+/// The first and the last offset of the pieces. A topic that was just made is not known to all
+/// brokers at once.
 fn ends(producer: &BaseProducer<Deliveries>, own: &Target) -> KafkaResult<(i64, i64)> {
     let since = Instant::now();
     loop {

@@ -69,7 +69,7 @@ impl Answered {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until this many are.
+    /// Waits until this many records are answered.
     fn wait(&self, records: u64, until: Instant) {
         let mut now = self.lock();
         while now.records < records {

@@ -18,7 +18,7 @@ use crate::{Found, Settings, Target, Unavailable};
 
 /// How long a broker may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long nothing may come, without the end being reached.
+/// The longest time without a record or the end.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// The result of waiting a bounded time for a [`Reader`].

@@ -357,7 +357,7 @@ fn create(admin: &Admin, target: &Target, settings: &Settings, kind: &Kind) -> R
     }
 }
 
-/// Waits for what the client's own thread will bring.
+/// Waits for a result of the client's own thread.
 pub(super) fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {

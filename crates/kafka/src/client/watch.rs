@@ -23,7 +23,7 @@ pub enum Watched {
     Mark,
     /// No further committed mark is there now.
     End,
-    /// Nothing has come.
+    /// No mark has arrived.
     Nothing,
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Worker {
     producer: Option<Transactional>,
     /// Largest batch of records in bytes, once the topics are there and in order.
     batch_max: Option<u64>,
-    /// When that was looked at.
+    /// When the topics were last checked.
     checked: Instant,
     /// Brokers have refused the times of records: until then they have none.
     untimed: Option<Instant>,

@@ -13,12 +13,12 @@ const HEADER: usize = 3;
 pub enum Request<'a> {
     /// Answered with the value, empty if there is none.
     Read {
-        /// At most 255 bytes.
+        /// The key; at most 255 bytes.
         key: &'a [u8],
     },
     /// Answered with the value written.
     Write {
-        /// At most 255 bytes.
+        /// The key; at most 255 bytes.
         key: &'a [u8],
         /// At most 255 bytes; may be empty.
         value: &'a [u8],
@@ -32,7 +32,7 @@ pub enum Step<'a> {
     Request(Request<'a>, usize),
     /// An unfinished request, which has at least this many bytes.
     Needs(usize),
-    /// Not the protocol.
+    /// The bytes are not the protocol.
     Bad(Fault),
 }
 

@@ -95,7 +95,7 @@ impl Field {
         }
     }
 
-    /// The least and the greatest.
+    /// The least and the greatest number of the type.
     fn range(self) -> (i128, i128) {
         if self.signed {
             (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1)
@@ -114,7 +114,7 @@ impl Field {
         }
     }
 
-    /// The number that will be stored; `None` if nothing is written.
+    /// The number that will be stored; `None` if the command writes none.
     fn fit(self, value: i128, overflow: Overflow) -> Option<i128> {
         let (least, most) = self.range();
         match overflow {

@@ -8,7 +8,7 @@ use crate::store::{Blocked, NoRoom, Units, View};
 pub struct Ctx<'a, 's> {
     /// The keys that the command named.
     pub db: View<'a, 's>,
-    /// Where the reply goes.
+    /// The reply that the command writes.
     pub reply: &'a mut Reply,
     /// Milliseconds since 1970; one time for all commands of a batch.
     pub now_ms: u64,

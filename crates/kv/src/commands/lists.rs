@@ -394,7 +394,7 @@ fn shift(
         ctx.reply.bulk(&turned.flatten().unwrap_or_default());
         return Ok(true);
     }
-    // Before anything is taken: both keys have to be lists.
+    // Checked before an element is taken: both keys have to be lists.
     ctx.db.peek::<List>(to)?;
     let Some(element) = take_one(ctx, from, out)? else {
         return Ok(false);

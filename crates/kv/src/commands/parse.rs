@@ -53,7 +53,7 @@ pub const SAMPLES_MAX: i64 = 1 << 24;
 /// again. A missing key has no members, so any number is accepted for it.
 ///
 /// # Errors
-/// For less than minus [`SAMPLES_MAX`].
+/// An error for a number less than minus [`SAMPLES_MAX`].
 pub fn check_samples(wanted: i64) -> Result<(), Error> {
     match wanted < -SAMPLES_MAX {
         true => Err(Error::new("ERR value is out of range")),

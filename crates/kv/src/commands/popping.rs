@@ -41,7 +41,7 @@ pub(super) fn candidates<'x>(serving: Option<&'x [u8]>, keys: &[&'x [u8]]) -> Ve
     serving.map_or_else(|| keys.to_vec(), |key| vec![key])
 }
 
-/// Has the command wait until one of the keys holds something.
+/// Makes the command wait until one of the keys has an element.
 pub(super) fn wait(
     ctx: &mut Ctx<'_, '_>,
     kind: Kind,

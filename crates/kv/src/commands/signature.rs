@@ -57,11 +57,11 @@ pub enum Keys {
     Streams,
     /// From one argument to another, in steps.
     Range {
-        /// The first key.
+        /// The place of the first key.
         first: u8,
         /// The last; counted from the end if negative.
         last: i8,
-        /// From one key to the next.
+        /// The distance from one key to the next.
         step: u8,
     },
     /// As many keys as the preceding argument says.
@@ -74,13 +74,13 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// The first argument.
+    /// One key: the first argument.
     pub const ONE: Keys = Keys::Range {
         first: 1,
         last: 1,
         step: 1,
     };
-    /// The first two.
+    /// Two keys: the first two arguments.
     pub const TWO: Keys = Keys::Range {
         first: 1,
         last: 2,

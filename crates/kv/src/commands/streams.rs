@@ -177,11 +177,11 @@ fn xlen(ctx: &mut Ctx<'_, '_>, args: &[&[u8]]) -> Done {
 /// The arguments of XRANGE and XREVRANGE.
 pub(crate) struct Span {
     pub(crate) from: StreamId,
-    /// The last, which is included.
+    /// The last id, which is included.
     pub(crate) to: StreamId,
     /// `None` for all.
     pub(crate) count: Option<usize>,
-    /// The last first.
+    /// Whether the last entry comes first.
     pub(crate) back: bool,
 }
 

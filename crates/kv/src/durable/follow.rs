@@ -25,7 +25,7 @@ const AT_ONCE: usize = 1 << 20;
 /// Records that are applied at once.
 const RECORDS: usize = 4096;
 
-/// Why what a home holds cannot be followed.
+/// Why the records of a home cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// A record is missing.
@@ -34,15 +34,15 @@ pub enum FollowError {
          records between. The topic must keep everything (retention.ms=-1)"
     )]
     Gap {
-        /// The next one.
+        /// The position that is due.
         due: u64,
-        /// The one that came.
+        /// The position that was found.
         found: u64,
     },
     /// One could not be read.
     #[error("the record at position {due} of the home cannot be read: {why}")]
     Unreadable {
-        /// The one that is due.
+        /// The position that is due.
         due: u64,
         /// The fault, in words.
         why: Arc<str>,
@@ -58,7 +58,7 @@ pub enum FollowError {
         /// Bytes that were read from the home.
         read: u64,
     },
-    /// The home holds something else.
+    /// The home holds records of another kind.
     #[error(
         "the home holds a record of stream {0:?}: it is the home of messages, not of a key-value store"
     )]
@@ -118,7 +118,7 @@ impl Applier {
         }
     }
 
-    /// With mistakes.
+    /// Makes the planted mistakes.
     #[doc(hidden)]
     #[must_use]
     pub fn with_mistakes(self, mistakes: Mistakes) -> Applier {
@@ -262,12 +262,12 @@ pub struct Follower {
     applier: Applier,
     settings: FollowSettings,
     state: State,
-    /// As what the store is taken over.
+    /// The owner that takes the store over.
     owner: Option<Owner>,
     /// The log of the owner from which this follower takes over, once that was looked at. Two followers may be told to take
     /// over at once; only one of them finds the old owner still in place.
     from: Option<Option<u64>>,
-    /// What is left word of with the claim.
+    /// The notes that are left with the claim.
     words: Words,
     tries: u32,
     /// The home may be claimed already: no answer has said that it is not.
@@ -291,9 +291,9 @@ enum State {
     /// Whether the home can be taken over: looking fences no owner.
     Looking(u64, Duration),
     Opening(u64, Duration),
-    /// With where the home ends.
+    /// The follower claims the home, whose end it knows.
     Claiming(u64, Duration, u64),
-    /// Up to there.
+    /// The follower reads up to this position.
     Reading(u64),
     Owner(u64),
 }
@@ -360,8 +360,8 @@ impl Follower {
         }
     }
 
-    /// As [`take_over`](Follower::take_over), from the owner with this log and from no other one, `None` for a home that never had one.
-    /// These words are left with the claim. What is fenced is tried again after `retry`.
+    /// As [`take_over`](Follower::take_over), from the owner with this log and from no other one, `None` for a home that never
+    /// had one. These words are left with the claim. A fenced attempt is repeated after `retry`.
     pub fn take_over_from(
         &mut self,
         owner: Owner,
@@ -471,7 +471,7 @@ impl Follower {
         })
     }
 
-    /// Reads and applies; whether anything came.
+    /// Reads and applies records; returns whether any came.
     fn read(
         &mut self,
         now_ms: u64,
@@ -523,7 +523,7 @@ impl Follower {
             })?;
         }
         if came && is_passed {
-            // Nothing of the store is missing: the record was foreign.
+            // No record of the store is missing: the record was foreign.
             self.unreadable = None;
         }
         self.at_end = at_end || (self.at_end && !came);
@@ -571,7 +571,7 @@ impl Follower {
         if let Some(why) = self.unfit(held) {
             return self.give_up(why);
         }
-        // A claim of which nothing was heard, if there was one.
+        // A claim without an answer, if there was one.
         self.may_own = held.owner == Some(owner);
         if self.call_off() {
             return;

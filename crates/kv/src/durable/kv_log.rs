@@ -82,8 +82,8 @@ impl fmt::Debug for KvLog {
 }
 
 impl KvLog {
-    /// On a stream of `log`. The policy of the log says what replies wait for: with
-    /// [`Policy::Sync`] for the commit, else for nothing.
+    /// A log of the store on a stream of `log`. The policy of the log says what replies wait for:
+    /// with [`Policy::Sync`] for the commit, else for nothing.
     #[must_use]
     pub fn new(log: Arc<dyn Log>, stream: StreamId) -> KvLog {
         let kv_log = KvLog::following(log.policy());
@@ -135,7 +135,7 @@ impl KvLog {
         });
     }
 
-    /// From now on changes are taken.
+    /// From now on the store takes changes.
     pub fn own(&self) {
         self.stand(Stands::Owns);
     }
@@ -288,7 +288,7 @@ impl KvLog {
         is_synced
     }
 
-    /// With mistakes.
+    /// Makes the planted mistakes.
     #[doc(hidden)]
     #[must_use]
     pub fn with_mistakes(self, mistakes: Mistakes) -> KvLog {

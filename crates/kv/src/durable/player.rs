@@ -51,7 +51,7 @@ struct Unit {
 }
 
 enum Bytes {
-    /// Some of a run.
+    /// Some units of a run.
     Of(usize, Range<usize>),
     /// The unit was in several records.
     Joined(Vec<u8>),
@@ -196,7 +196,7 @@ impl<'s> Player<'s> {
         if let Some(spec) = known.filter(|known| known.name.as_bytes().eq_ignore_ascii_case(name)) {
             return Some(spec);
         }
-        // The longest is 16 bytes long.
+        // The longest name is 16 bytes long.
         let mut lower = [0; 24];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);

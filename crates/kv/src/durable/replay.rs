@@ -54,7 +54,7 @@ pub enum ReplayError {
         if *.needed == 0 { ", and there is no snapshot" } else { ", where the snapshot ends" }
     )]
     Shortened {
-        /// The first that is left.
+        /// The first position that is left.
         first: u64,
         /// The position where the log should begin.
         needed: u64,
@@ -82,7 +82,7 @@ pub enum ReplayError {
     /// A record is none of the store's.
     #[error("the record at position {position} of the stream `{STREAM}`: {what}")]
     Malformed {
-        /// Where.
+        /// The position of the record.
         position: u64,
         /// The fault, in words.
         what: Malformed,
@@ -93,7 +93,7 @@ pub enum ReplayError {
          here: {command}: {why}"
     )]
     Command {
-        /// Where.
+        /// The position of the record.
         position: u64,
         /// Name of the command.
         command: String,
@@ -105,7 +105,7 @@ pub enum ReplayError {
     Stopped,
 }
 
-/// Which loss is gone on behind.
+/// The losses behind which a start goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accept {
     /// No loss: nothing may be missing.

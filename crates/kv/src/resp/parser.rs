@@ -149,7 +149,7 @@ pub struct Parser {
 /// An unfinished command. Positions count from its first byte.
 #[derive(Debug, Default)]
 struct Partial {
-    /// Where the next header starts.
+    /// The place where the next header starts.
     at: usize,
     /// No line ends before this.
     scanned: usize,

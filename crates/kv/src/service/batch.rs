@@ -78,7 +78,7 @@ impl<'s> Batch<'s> {
         self.runner.run(spec, self.db, args, reply)
     }
 
-    /// Holds what a command needs; see [`Runner::hold_for`].
+    /// Takes the locks that a command needs; see [`Runner::hold_for`].
     pub(crate) fn hold_for(&mut self, spec: &Spec, args: &[&[u8]]) {
         self.runner.hold_for(spec, args);
     }
@@ -116,7 +116,7 @@ impl<'s> Batch<'s> {
         self.runner.reserve_next(spec, args)
     }
 
-    /// Whether the log takes anything just now.
+    /// Whether the log takes a change just now.
     pub(crate) fn reserve_some(&mut self) -> Result<(), NoRoom> {
         self.runner.reserve_some()
     }

@@ -354,7 +354,7 @@ impl Protocol for BinaryConn {
     }
 
     fn idle(&mut self, cx: &mut Cx<'_, Self>) {
-        // The client hears nothing, and that is not its doing.
+        // The client gets no reply, and that is not the client's fault.
         let is_held_up = (self.waits && cx.local.store.is_loading()) || !cx.local.may_serve();
         if !is_held_up {
             cx.link.finish();
@@ -365,7 +365,7 @@ impl Protocol for BinaryConn {
 /// How a run of requests ended.
 enum End {
     Needs(usize),
-    /// More commands may be there.
+    /// More commands may be in the input.
     Flush,
     /// The log is too busy for the next one.
     Later,

@@ -73,7 +73,8 @@ pub(super) fn may_run(account: &Account, spec: &Signature, args: &[&[u8]]) -> bo
 }
 
 impl RespConn {
-    /// Waits for what the command has said. The locks under which it found nothing are still held.
+    /// Begins the wait that the command has asked for. The locks under which the command found no
+    /// element are still held.
     #[cold]
     pub(crate) fn begin_wait(
         &mut self,
@@ -132,7 +133,7 @@ impl RespConn {
     #[cold]
     pub(crate) fn wait_is_busy(&mut self, cx: &mut Cx<'_, RespConn>) {
         if self.session.closing {
-            // Nothing was taken, and the client is gone.
+            // No element was taken, and the client is gone.
             self.wait = None;
             return cx.link.finish();
         }

@@ -95,7 +95,7 @@ pub(crate) struct Call<'a, 'c> {
     pub(crate) reply: &'a mut Reply,
     /// The name first.
     pub(crate) args: &'a [&'a [u8]],
-    /// Within a transaction, where nothing may wait.
+    /// Whether the command runs within a transaction, where no command may wait.
     pub(crate) in_transaction: bool,
 }
 
@@ -116,7 +116,7 @@ impl Call<'_, '_> {
         false
     }
 
-    /// Without the connection and the loop.
+    /// The call without the connection and the loop.
     pub(crate) fn asked(&mut self) -> Asked<'_> {
         Asked {
             shared: &self.shared,

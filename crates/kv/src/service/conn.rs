@@ -47,10 +47,10 @@ host. From there, CONFIG SET requirepass gives it one; CONFIG SET protected-mode
 pub struct RespConn {
     parser: Parser,
     pub(crate) session: Session,
-    /// From `opened` on.
+    /// The client's card, from `opened` on.
     card: Option<Arc<Card>>,
     id: Option<ConnId>,
-    /// In a blocking command.
+    /// The wait of a blocking command.
     pub(crate) wait: Option<Box<Wait>>,
     /// The client's script runs on the thread for scripts.
     pub(crate) away: Option<Box<Away>>,
@@ -70,7 +70,7 @@ impl std::fmt::Debug for RespConn {
 
 /// The kind of data behind the parsed commands of the input.
 enum Rest {
-    /// Not looked at yet.
+    /// The rest was not looked at yet.
     Unknown,
     Line(Vec<Vec<u8>>, usize),
     Unfinished(usize),
@@ -367,7 +367,7 @@ impl RespConn {
         Outcome::Later
     }
 
-    /// Tries the command that waits for what a script keeps.
+    /// Tries the command again that waits for keys of a script.
     pub(crate) fn unpark(&mut self, cx: &mut Cx<'_, Self>) {
         if self.wait.is_none() && self.away.is_none() && self.reading.is_none() {
             cx.link.clear_timer();
@@ -665,7 +665,7 @@ impl RespConn {
             || cx.local.shared.awaits_snapshot()
     }
 
-    /// Brings what others see up to date.
+    /// Brings the figures of the client's card up to date.
     #[inline]
     fn show(&mut self, unread: usize, cx: &mut Cx<'_, Self>) {
         let card = self.card();

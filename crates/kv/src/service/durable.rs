@@ -16,7 +16,7 @@ const LOG_FAILED: &str = "the log has failed, or another server has the store";
 pub(crate) struct Durable<M> {
     pub(crate) log: Arc<KvLog>,
     alarm: Arc<Alarm<M>>,
-    /// Has the log ring the alarm.
+    /// Keeps the log ringing the alarm.
     _watch: Watch,
 }
 
@@ -44,7 +44,7 @@ impl<M: Send + 'static> Durable<M> {
 pub(crate) struct Waiting<M> {
     log: Arc<KvLog>,
     bell: Bell<M>,
-    /// The largest ticket for which anything was held.
+    /// The largest ticket for which a reply was held.
     held_for: u64,
     /// The ticket of the first reply that is held, and since when.
     first: Option<(u64, Instant)>,

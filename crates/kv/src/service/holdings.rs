@@ -62,7 +62,7 @@ impl Holdings {
         self.by_kind[holding as usize].load(Relaxed)
     }
 
-    /// All that stays.
+    /// The sum of all holdings.
     #[inline]
     pub(crate) fn sum(&self) -> u64 {
         self.sum.load(Relaxed)

@@ -45,7 +45,7 @@ pub struct RespLocal {
     pub(crate) spent: bool,
     /// The loop's name among the loops that are told when a script ends.
     pub(crate) name: u64,
-    /// Connections whose command waits for what a script keeps.
+    /// Connections whose command waits for keys of a script.
     pub(crate) parked: BTreeSet<ConnId>,
     /// Whether the command that could not run waits for keys that a script keeps.
     pub(crate) parks: bool,

@@ -157,7 +157,7 @@ enum Figure {
 }
 
 fn advice(now: &Figures) -> String {
-    /// Bytes below which nothing can be said.
+    /// Bytes of memory below which MEMORY DOCTOR has no opinion.
     const LITTLE: u64 = 5 << 20;
     if now.used < LITTLE {
         return "There is hardly any data: nothing can be said of it.\n".to_owned();

@@ -109,7 +109,7 @@ impl RespConn {
         Outcome::Done
     }
 
-    /// Reserves what the queued commands may change.
+    /// Reserves room in the log for the changes of the queued commands.
     fn reserve_queued(&self, batch: &mut Batch<'_>) -> Result<(), NoRoom> {
         match &self.session.transaction {
             Some(transaction) if batch.shared.durable.get().is_some() && !transaction.failed => {

@@ -33,10 +33,10 @@ pub(super) struct KeySpec {
     pub(super) find: Find,
 }
 
-/// Where keys begin.
+/// The place where a command's keys begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begin {
-    /// At this argument.
+    /// Keys begin at this argument.
     Index(i64),
     /// Behind a word that stands at this argument or later, or counted from the end if negative.
     Word(&'static str, i64),

@@ -88,7 +88,7 @@ fn elsewhere(_: &mut Call<'_, '_>) -> Flow {
     unreachable!("run by the connection itself")
 }
 
-/// Makes all commands known. To be called before anything is served.
+/// Makes all commands known. Call this function before any service starts.
 pub(super) fn install() {
     let table = table::install(SESSION.iter().map(|(spec, _)| spec));
     call::install(table, SESSION.iter().map(|(spec, run)| (spec.name, *run)));

@@ -50,7 +50,7 @@ pub struct Replicated {
     /// How much is missing: records of the log that are not at home, or offsets of the home that were not read.
     pub lag: u64,
     /// On an owner, the age of the oldest change that is not in the home; on a follower, how old
-    /// its data may be; in milliseconds. 0 if nothing is missing, according to the home's last
+    /// its data may be; in milliseconds. 0 if no record is missing, according to the home's last
     /// answer.
     pub behind_ms: u64,
     /// Whether this server can prove that the store is its own.
@@ -63,7 +63,7 @@ pub struct Replicated {
     waiting: usize,
     /// How the last attempt to take the store over ended.
     refused: Option<Arc<str>>,
-    /// Why nothing is taken over any more.
+    /// Why no store is taken over any more.
     over: Option<Arc<str>>,
 }
 
@@ -158,7 +158,7 @@ impl Replication {
         now.refused = result.err();
     }
 
-    /// Nothing is followed or taken over here any more.
+    /// Ends following and taking over on this server.
     pub fn ends(&self, why: Arc<str>) {
         let mut now = self.lock();
         now.is_linked = false;

@@ -93,7 +93,7 @@ fn replicas(shared: &Shared) -> Vec<Address> {
     }
 }
 
-/// What a role is called where it is shown.
+/// The name of a role in INFO and ROLE.
 fn name(role: Role, is_lost: bool) -> &'static str {
     match role {
         _ if is_lost => "former",

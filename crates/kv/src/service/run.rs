@@ -74,7 +74,7 @@ impl RespConn {
                 .is_some_and(|shown| shown.concerns(entry, args))
     }
 
-    /// Takes back what a client does not want to hear.
+    /// Takes back the replies that a client does not want.
     #[inline]
     pub(super) fn hush(
         &mut self,
@@ -92,7 +92,7 @@ impl RespConn {
         }
     }
 
-    /// Runs a command that nothing speaks against.
+    /// Runs a command that passed all checks.
     #[inline]
     pub(super) fn run_now(
         &mut self,

@@ -113,7 +113,7 @@ impl Sentinel {
         &self.0.name
     }
 
-    /// Where clients find this server.
+    /// The address at which clients find this server.
     #[must_use]
     pub fn own(&self) -> &Address {
         &self.0.own

@@ -198,7 +198,7 @@ impl Session {
         self.settle();
     }
 
-    /// Says whether there is something to look at before its commands.
+    /// Notes whether the connection has to look up before its commands.
     fn settle(&mut self) {
         let may_do_all = self.authenticated && self.rights.is_unrestricted();
         self.free = may_do_all && self.tracking.is_none();

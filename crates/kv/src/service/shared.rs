@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// When a log line last said that connections have not logged in in time; milliseconds, 0 for
     /// never.
     told_not_logged_in_ms: AtomicU64,
-    /// When that commits.
+    /// When the promised log commits.
     pub(crate) promised: Option<Policy>,
     /// The home of the store, if it has one.
     pub(crate) replication: OnceLock<Replication>,
@@ -203,7 +203,7 @@ impl Shared {
         *self.local.lock().unwrap_or_else(PoisonError::into_inner) = Some(addr);
     }
 
-    /// Where clients connect to, as text.
+    /// The address to which clients connect, as text.
     pub(crate) fn local_addr(&self) -> String {
         let addr = self.local.lock().unwrap_or_else(PoisonError::into_inner);
         let addr = addr.as_ref();

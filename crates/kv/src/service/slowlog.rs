@@ -49,7 +49,7 @@ impl SlowLog {
         kept.entries.truncate(most);
     }
 
-    /// Bytes of memory of all that is kept. Goes through all of it.
+    /// Bytes of memory of all kept entries. Goes through all of it.
     pub(crate) fn bytes(&self) -> usize {
         self.kept().entries.iter().map(Slow::bytes).sum()
     }

@@ -20,7 +20,7 @@ pub(crate) struct SessionSpec {
     pub(crate) subcommands: Subcommands,
 }
 
-/// When a command may run.
+/// The states of a connection in which a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// Queued by MULTI; not among messages in RESP2.
@@ -31,9 +31,9 @@ pub(crate) enum When {
     First,
     /// Allowed before authentication, and never queued.
     Always,
-    /// Never queued.
+    /// The command is never queued.
     Transaction,
-    /// Not between MULTI and EXEC.
+    /// The command is refused between MULTI and EXEC.
     Alone,
 }
 
@@ -198,7 +198,7 @@ pub(crate) struct Table {
 
 static TABLE: OnceLock<Table> = OnceLock::new();
 
-/// The one table. Each service installs it before it serves.
+/// The table of all commands. Each service installs it before it serves.
 #[inline]
 pub(crate) fn table() -> &'static Table {
     fill();

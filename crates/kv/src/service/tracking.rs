@@ -29,7 +29,7 @@ use crate::store::{Changed, Notify, Tracker};
 /// Beginnings of keys that one client may name.
 const PREFIXES_MAX: usize = 1024;
 
-/// Where a client is reached.
+/// The route on which a client is reached.
 struct Route {
     own: Handle<Message>,
     instead: Option<Arc<Card>>,
@@ -140,7 +140,7 @@ impl RespConn {
         }
     }
 
-    /// Notes what a command of a transaction or script has read.
+    /// Notes the keys that a command of a transaction or script has read.
     pub(super) fn note_read(&self, batch: &mut Batch<'_>, spec: &Spec, args: &[&[u8]]) {
         if self.session.tracking().is_some() || self.session.reads_for.is_some() {
             batch.note(&self.session, spec, args);
@@ -228,7 +228,7 @@ impl RespConn {
     }
 }
 
-/// Ends what a client was told. `alone` says that no locks of the store are held.
+/// Ends the invalidations of a client. `alone` says that no locks of the store are held.
 pub(super) fn end(call: &mut Call<'_, '_>) {
     let alone = !call.in_transaction;
     if let Some(before) = call.session.set_tracking(None) {
@@ -238,7 +238,7 @@ pub(super) fn end(call: &mut Call<'_, '_>) {
     show(call.card, None);
 }
 
-/// Brings what others see up to date.
+/// Brings the figures of the client's card up to date.
 fn show(card: &Card, following: Option<&Following>) {
     card.tracks.store(following.is_some(), Relaxed);
     let prefixes = following.into_iter().flat_map(|f| &f.prefixes);

@@ -40,7 +40,7 @@ struct Block {
     commands: Vec<Queued>,
     /// The arguments.
     text: Vec<u8>,
-    /// Where each argument ends.
+    /// The end of each argument in the block.
     ends: Vec<u32>,
 }
 
@@ -67,7 +67,7 @@ impl Block {
             + self.commands.len() * size_of::<Queued>()
     }
 
-    /// Gives back what it does not use.
+    /// Gives back memory that the block does not use.
     fn close(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();

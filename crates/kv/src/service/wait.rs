@@ -33,7 +33,7 @@ pub(crate) enum Over {
 }
 
 impl Wait {
-    /// Gives up. False if a reply is on its way already.
+    /// Gives the wait up. False if a reply is on its way already.
     pub(crate) fn cancel(&self, store: &Store) -> bool {
         self.is_busy() || store.cancel(&self.waiter)
     }

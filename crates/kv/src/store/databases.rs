@@ -252,7 +252,7 @@ impl Store {
         self.eviction_samples.store(n.clamp(1, 64), Relaxed);
     }
 
-    /// Whether [`expire`](Store::expire) does anything.
+    /// Whether [`expire`](Store::expire) removes keys.
     pub fn set_active_expire(&self, on: bool) {
         self.active_expire.store(on, Relaxed);
     }
@@ -362,7 +362,7 @@ impl Store {
         self.tells_busy.store(yes, Relaxed);
     }
 
-    /// Ends what a script has kept whose thread does not come back. It had changed nothing.
+    /// Ends what a script has kept whose thread does not come back. The script had changed no key.
     pub(crate) fn open_kept(&self) {
         for at in 0..self.shards.len() {
             self.lock(at).is_kept = false;

@@ -21,7 +21,7 @@ pub enum Gone {
     Evicted,
 }
 
-/// Something that changed the data.
+/// A change of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect<'a> {
     /// A command, its name first.
@@ -139,7 +139,7 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// Whether to make this one.
+    /// Whether to make the given mistake.
     #[inline]
     pub(crate) fn makes(self, which: impl FnOnce(Mistakes) -> bool) -> bool {
         cfg!(feature = "mistakes") && which(self)

@@ -93,7 +93,7 @@ pub fn classes_text(classes: Classes) -> String {
     is_all.then_some('A').into_iter().chain(letters).collect()
 }
 
-/// Something that became of a key.
+/// An event of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The database.

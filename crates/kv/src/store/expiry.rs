@@ -43,9 +43,9 @@ pub struct Swept {
 impl Swept {
     /// After a call that found a quarter of its looks due.
     const SOON: Duration = Duration::from_millis(1);
-    /// After one that did not.
+    /// The pause after a sweep that found little.
     const LATER: Duration = Duration::from_millis(5);
-    /// Where nothing expires.
+    /// The pause where no key has a deadline.
     const IDLE: Duration = Duration::from_millis(100);
 }
 

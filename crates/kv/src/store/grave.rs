@@ -33,7 +33,7 @@ pub(crate) enum Dead {
     Table(Table, i64),
 }
 
-/// All that waits.
+/// All values that wait to be freed.
 #[derive(Debug, Default)]
 pub(crate) struct Graveyard {
     pub(super) dead: Mutex<VecDeque<Dead>>,
@@ -139,7 +139,7 @@ impl Graveyard {
         self.bytes.load(Relaxed)
     }
 
-    /// Frees some; how many bytes, or `None` if there was nothing.
+    /// Frees some values; returns their bytes, or `None` if none waited.
     pub(crate) fn step(&self) -> Option<i64> {
         let mut dead = self.lock().pop_front()?;
         let (bytes, keys) = (dead.bytes(), dead.keys());

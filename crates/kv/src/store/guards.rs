@@ -195,7 +195,7 @@ impl<'s> Guards<'s> {
         }
     }
 
-    /// Takes back all that was [left](Guards::leave), if anything was.
+    /// Takes the [left](Guards::leave) locks again, if any.
     pub(crate) fn come_back(&mut self) {
         if self.left.is_empty() {
             return;

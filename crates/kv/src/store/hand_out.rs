@@ -96,7 +96,7 @@ impl Store {
         let mut guards = Guards::new(self);
         guards.hold(&self.all_shards());
         if guards.is_kept() {
-            // Half of what a script does would be in it.
+            // The snapshot would have half of a script's changes.
             return None;
         }
         if self.epochs.active.swap(true, Relaxed) {

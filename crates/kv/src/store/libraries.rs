@@ -192,7 +192,7 @@ impl Libraries {
     /// Puts one in, in the place of what has its name, for all to see.
     ///
     /// # Errors
-    /// There are too many.
+    /// The error that there are too many libraries.
     pub(super) fn load(&self, name: &[u8], code: &[u8]) -> Result<(), Error> {
         self.put(name, code)?;
         self.commit(0);
@@ -214,7 +214,7 @@ impl Libraries {
     }
 
     /// # Errors
-    /// There are too many.
+    /// The error that there are too many libraries.
     pub(super) fn put(&self, name: &[u8], code: &[u8]) -> Result<(), Error> {
         let mut state = self.state();
         let mut library = Library {

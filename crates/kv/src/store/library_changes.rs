@@ -58,7 +58,7 @@ impl View<'_, '_> {
     /// held.
     ///
     /// # Errors
-    /// There are too many, and nothing has changed.
+    /// The error that there are too many libraries; none has changed.
     pub(crate) fn put_library(&mut self, name: &[u8], code: &[u8]) -> Result<(), Error> {
         self.libraries().put(name, code)?;
         self.libraries_changed();

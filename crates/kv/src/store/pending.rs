@@ -415,7 +415,7 @@ impl Store {
     }
 
     /// Removes keys of one shard, whose lock is held and nothing else, for another reason than a
-    /// command. If there is no room to say so, nothing happens.
+    /// command. If the log has no room for the removals, no key is removed.
     pub(crate) fn drop_keys(
         &self,
         shard: &mut super::shard::Shard,

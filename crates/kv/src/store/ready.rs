@@ -24,7 +24,7 @@ impl Ready {
         }
     }
 
-    /// The first.
+    /// Takes the first ready key.
     pub(crate) fn take(&mut self) -> Option<Place> {
         let place = self.queue.pop_front()?;
         self.known.remove(&place);

@@ -27,7 +27,7 @@ pub const AHEAD: usize = 32;
 pub enum Ran {
     /// The command's reply is written.
     Done,
-    /// The command has to wait and wrote no reply. Call [`Runner::wait`] before anything else.
+    /// The command has to wait and wrote no reply. Call [`Runner::wait`] before any other function.
     Blocked(Blocked),
     /// There is no room for the command's effect at the moment: the command has done nothing, wrote no
     /// reply, and must be tried again later. This happens only if the runner is
@@ -212,7 +212,7 @@ impl<'s> Runner<'s> {
         self.guards.leave();
     }
 
-    /// What was [left](Runner::leave) belongs to another thread from now on.
+    /// The [left](Runner::leave) locks belong to another thread from now on.
     pub(crate) fn disown(&mut self) {
         self.guards.disown();
         self.in_transaction = false;
@@ -283,7 +283,7 @@ impl<'s> Runner<'s> {
     /// lock.
     ///
     /// # Errors
-    /// There is no room for the commands, and nothing has happened.
+    /// The error that the log has no room for the commands; none has run.
     pub fn reserve<'x>(
         &mut self,
         commands: impl Iterator<Item = (&'static Spec, &'x [&'x [u8]])>,
@@ -319,7 +319,8 @@ impl<'s> Runner<'s> {
     /// and for no other.
     ///
     /// # Errors
-    /// There is no room. Behind the first only because the unit would be too large, the log has failed, or the disk is full.
+    /// The error that the log has no room. Behind the first only because the unit would be too large, the log has failed, or
+    /// the disk is full.
     pub fn reserve_next(&mut self, spec: &Spec, args: &[&[u8]]) -> Result<(), NoRoom> {
         let bound = self.guards.store().bound(spec, args);
         let removes = spec.removes(args);
@@ -575,8 +576,8 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// Locks what all commands of a transaction need; whether nothing that was watched has
-    /// changed. If something has, the transaction is over. Ends the watches either way.
+    /// Locks what all commands of a transaction need; whether nothing that was watched has changed.
+    /// If a watched key has changed, the transaction is over. Ends the watches either way.
     #[must_use]
     pub fn begin<'x>(
         &mut self,

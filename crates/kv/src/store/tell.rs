@@ -45,8 +45,8 @@ impl Store {
         }
     }
 
-    /// Tells a client nothing more. `alone` says that no runner of the caller holds locks: then
-    /// notes without a client are forgotten at once.
+    /// Ends the invalidations of a client. `alone` says that no runner of the caller holds locks:
+    /// then notes without a client are forgotten at once.
     pub fn end_tracking(&self, tracker: &Arc<Tracker>, alone: bool) {
         tracker.over.store(true, Relaxed);
         let trackers = self.tracking.trackers.write();

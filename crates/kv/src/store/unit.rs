@@ -112,7 +112,7 @@ impl Units {
         self.open == 0
     }
 
-    /// Whether a unit has something in it and is not closed.
+    /// Whether a unit has a change and is not closed.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.bytes.len() > self.open
@@ -238,7 +238,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// With mistakes.
+    /// Makes the planted mistakes.
     pub(crate) fn with_mistakes(mistakes: Mistakes) -> Reader {
         Reader {
             mistakes,
@@ -285,7 +285,7 @@ impl Reader {
 /// The effects of a unit, in order.
 ///
 /// # Errors
-/// The record's bytes are not what a unit is made of.
+/// The record's bytes are not those of a unit.
 pub fn effects(unit: &[u8]) -> Result<Vec<(u16, Effect<'_>)>, Malformed> {
     EffectsOf(unit).collect()
 }

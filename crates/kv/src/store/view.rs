@@ -36,9 +36,9 @@ pub struct View<'a, 's> {
     pub(crate) now_ms: u64,
     /// Time of the coarse clock by which least recently used keys are found.
     pub(crate) clock: u32,
-    /// Changed anything.
+    /// Number of changes.
     pub(crate) changes: u64,
-    /// Keys that became what a client may wait for.
+    /// Keys that became ready for a waiting client.
     pub(crate) ready: &'a mut Ready,
     /// The client asked not to be counted as a user of the keys it reads.
     pub(crate) no_touch: bool,
@@ -223,7 +223,7 @@ impl<'s> View<'_, 's> {
     }
 
     /// Like [`update`](View::update), but begins with an empty collection if the key does not
-    /// exist. If the collection is still empty afterwards, nothing has happened.
+    /// exist. If the collection is still empty afterwards, the key is unchanged.
     ///
     /// # Errors
     /// The key holds another type.

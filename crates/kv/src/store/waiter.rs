@@ -41,12 +41,12 @@ pub struct Blocked {
     pub instead: Option<Vec<Vec<u8>>>,
 }
 
-/// The reply of a command that found nothing.
+/// The reply of a command that found no element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
-    /// As in place of a string.
+    /// The null of a string.
     Bulk,
-    /// As in place of an array.
+    /// The null of an array.
     Array,
 }
 

@@ -120,7 +120,7 @@ impl Big {
         (quotient, exponent, !self.0.is_empty())
     }
 
-    /// In decimal.
+    /// Writes the number in decimal.
     pub(super) fn into_text(mut self) -> String {
         let mut groups = Vec::new();
         while !self.0.is_empty() {

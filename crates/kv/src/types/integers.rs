@@ -10,7 +10,7 @@ use crate::allocator::{block, fitting, growing};
 /// Numbers, each once; at most 65,535.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Integers {
-    /// Two's complement, the lowest byte first.
+    /// The numbers in two's complement, the lowest byte first.
     room: Box<[u8]>,
     count: u16,
     /// Bytes of each, 1 to 8; 0 before there is one.

@@ -42,7 +42,7 @@ const NONE: u32 = u32::MAX;
 struct Node {
     /// Hash of the element's key: most comparisons and all splits need no more, and touch no key.
     hash: u32,
-    /// The next of its bucket.
+    /// The next element of the same bucket.
     next: u32,
 }
 

@@ -26,7 +26,7 @@ impl<'a> Text<'a> {
         Text(Kept::Bytes(bytes))
     }
 
-    /// In decimal.
+    /// The text of a number, in decimal.
     pub(super) fn number(n: i64) -> Text<'a> {
         let mut digits = [0; DIGITS];
         let (mut start, mut rest) = (DIGITS, n.unsigned_abs());

@@ -281,7 +281,7 @@ fn a_kill_that_was_confirmed_is_carried_out() {
         let mut words = vec!["EVAL", "return #ARGV", "0"];
         words.resize(3 + MANY, "an argument that is a text");
         let words = of_words(&words);
-        // It may have ended before it was asked for.
+        // The script may have ended before the request.
         let mut killed = false;
         for _ in 0..20 {
             let ended = AtomicBool::new(false);

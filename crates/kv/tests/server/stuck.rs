@@ -176,7 +176,7 @@ fn another_thread_takes_the_scripts_of_one_that_was_given_up() {
     assert_eq!(other.ask("GET n"), Value::Bulk("10".into()));
 }
 
-/// Its changes are in no unit, so nothing of it may be seen; only a stop of the server ends it.
+/// The changes of such a script are in no unit, so no client may see them; only a stop of the server ends the script.
 #[test]
 fn one_that_has_written_is_not_killed_and_holds_up_no_stop() {
     let server = server();

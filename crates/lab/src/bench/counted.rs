@@ -303,7 +303,7 @@ fn native(side: &Side) -> Result<(), Failure> {
 /// Two servers counted.
 #[derive(Debug, Serialize)]
 pub(super) struct Pair {
-    /// By what.
+    /// The tool that counts.
     tool: String,
     /// On both sides the load, not the clock, decides what a turn finds.
     scripted: bool,

@@ -13,7 +13,7 @@ use tidewire_load::numbers::{grouped, micros};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
-    /// As fast as replies come.
+    /// Messages are sent as fast as replies come.
     Capacity,
     Sweep,
     Search,
@@ -45,7 +45,7 @@ pub(super) struct RatesFound<'a> {
     pub(super) connections: usize,
     pub(super) server: SocketAddr,
     pub(super) server_engine: Option<&'a str>,
-    /// The first of them.
+    /// The first objective.
     pub(super) objective: Option<Objective>,
     /// All of them.
     pub(super) objectives: &'a [Objective],

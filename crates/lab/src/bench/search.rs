@@ -91,7 +91,7 @@ struct Hunt<'a> {
     points: Vec<Point>,
 }
 
-/// Where the result goes.
+/// The place where the result is written.
 pub(super) struct Out<'a> {
     pub(super) json: Option<&'a Path>,
     pub(super) html: Option<&'a Path>,

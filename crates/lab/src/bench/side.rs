@@ -20,7 +20,7 @@ pub(crate) struct Side {
     pub(crate) name: String,
 }
 
-/// Where the server comes from.
+/// The server of a side: started here, or running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
     /// `tidewire serve`, with these arguments.

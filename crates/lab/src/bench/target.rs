@@ -25,7 +25,7 @@ pub(crate) struct Ready {
     child: Option<ChildServer>,
     /// The server is `tidewire serve`.
     own: bool,
-    /// Where its log is. Goes after the child has.
+    /// The directory of the server's log. Goes after the child has.
     scratch: Option<Scratch>,
     target: Target,
     engine: Option<String>,

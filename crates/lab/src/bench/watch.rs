@@ -15,7 +15,7 @@ use tidewire_load::numbers::grouped;
 /// Runs shorter than this show no progress.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// Whether to go on.
+/// Tells a run whether to go on.
 pub(crate) struct Watcher {
     interrupted: Arc<AtomicBool>,
     shown: bool,

@@ -61,7 +61,7 @@ pub(super) struct Place {
 pub(super) struct Doubt {
     /// The machine in a few words, equal for each run.
     pub(super) kind: String,
-    /// With its figures.
+    /// The finding, with its figures.
     pub(super) text: String,
 }
 

@@ -15,7 +15,7 @@ pub struct RunFailed<E: std::error::Error + 'static> {
     pub side: Side,
     /// Round of the run, from 0.
     pub round: usize,
-    /// Whether that was a warm-up round.
+    /// Whether the round was a warm-up.
     pub warm_up: bool,
     /// The error behind this error.
     pub source: E,

@@ -20,7 +20,7 @@ const FOREIGN: [&str; 17] = [
 pub struct Foreign {
     /// The program.
     pub program: String,
-    /// Which virtual machine or interpreter.
+    /// The name of the virtual machine or interpreter.
     pub by: String,
 }
 

@@ -20,7 +20,7 @@ const READ_WITHIN: u32 = 200;
 /// A thread works by the clock if it does less than this many times its idle work.
 const BY_CLOCK: f64 = 2.0;
 
-/// How much is counted.
+/// How many messages and segments are counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Rounds before anything is counted.

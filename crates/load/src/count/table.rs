@@ -24,7 +24,7 @@ pub struct Path {
     pub spread: f64,
     /// System calls of a message, where they were counted.
     pub calls: Option<f64>,
-    /// By function.
+    /// The costs by function.
     pub profile: Profile,
 }
 

@@ -308,7 +308,7 @@ impl<D: Driver> Protocol for Client<D> {
     }
 }
 
-/// Where connections go, and from where.
+/// The server's address of a connection, and its own.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub(super) to: SocketAddr,

@@ -35,7 +35,7 @@ pub(super) const STOP_WITHIN: Duration = Duration::from_secs(30);
 
 /// The other processes for which a run waits, beside its own connections.
 pub(super) enum Led<'g> {
-    /// Nothing.
+    /// The run waits for no other process.
     Freely,
     /// Other parts of the load.
     Gate(&'g mut dyn Gate),

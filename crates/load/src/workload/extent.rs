@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// By time.
+    /// The length of a run as a time.
     Time {
         /// Load that is not measured, before.
         warm_up: Duration,

@@ -81,7 +81,7 @@ pub enum Failure {
     /// The run went wrong in one of the processes that make the load together.
     #[error("process {process} of the generator: {what}")]
     InProcess {
-        /// Which, from 1.
+        /// The number of the process, from 1.
         process: usize,
         /// The server is to blame.
         wrong: bool,

@@ -18,7 +18,7 @@ pub enum ValueSizes {
 }
 
 impl ValueSizes {
-    /// The longest there is.
+    /// The longest value.
     pub fn most(&self) -> usize {
         match *self {
             ValueSizes::Fixed(size) | ValueSizes::Range(_, size) => size,
@@ -48,7 +48,7 @@ fn weighted(all: &[(usize, f64)], unit: f64) -> usize {
             return *size;
         }
     }
-    // Only by rounding.
+    // The loop ends without a result only by rounding.
     all.last().map_or(0, |(size, _)| *size)
 }
 

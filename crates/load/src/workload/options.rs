@@ -18,7 +18,7 @@ const BATCH_BYTES_MAX: usize = 64 << 20;
 pub struct Unfit(pub String);
 
 impl Unfit {
-    /// For this reason.
+    /// The options do not fit, for this reason.
     pub fn because(why: impl Into<String>) -> Unfit {
         Unfit(why.into())
     }

@@ -17,7 +17,7 @@ const RAMP_FROM: f64 = 0.1;
 pub(super) struct Pace {
     /// The first time that was asked for.
     start: Option<Instant>,
-    /// The next time, from the start.
+    /// The next time, counted from the start.
     next_ns: f64,
     /// Mean time from one to the next at the full rate.
     gap_ns: f64,

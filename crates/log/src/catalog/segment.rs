@@ -29,7 +29,7 @@ pub(crate) struct Entry {
 /// The records of one stream in a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// The first position.
+    /// The first position of the extent.
     pub(crate) first: u64,
     /// The position after the last.
     pub(crate) next: u64,

@@ -19,13 +19,13 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// open until [`Disk::sync_directory`].
     ///
     /// # Errors
-    /// `AlreadyExists`, or what the system says.
+    /// `AlreadyExists`, or the error of the operating system.
     fn create(&self, name: &str) -> io::Result<Self::File>;
 
     /// Opens a file for reading and writing.
     ///
     /// # Errors
-    /// `NotFound`, or what the system says.
+    /// `NotFound`, or the error of the operating system.
     fn open(&self, name: &str) -> io::Result<Self::File>;
 
     /// Gives a file another name, and replaces the file that had this name. Atomic, durable after
@@ -76,7 +76,7 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// may have been written.
     ///
     /// # Errors
-    /// `StorageFull`, or what the system says.
+    /// `StorageFull`, or the error of the operating system.
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<()>;
 
     /// Has the disk begin with what was written there, so that a [`sync_data`](DiskFile::sync_data) that comes later has
@@ -95,7 +95,7 @@ pub trait DiskFile: Clone + fmt::Debug + Send + Sync + 'static {
     /// written (`fallocate`): writes below `len` then need no more room.
     ///
     /// # Errors
-    /// `StorageFull`, or what the system says.
+    /// `StorageFull`, or the error of the operating system.
     fn reserve(&self, len: u64) -> io::Result<()>;
 
     /// Cuts the file to `len`.

@@ -95,7 +95,8 @@ impl RealDisk {
         })
     }
 
-    /// Lets another process have the directory as a log. Nothing may be written from here any more.
+    /// Lets another process have the directory as a log. This process may not write to the
+    /// directory any more.
     pub(crate) fn unlock(&self) {
         // Nothing but the value's end can be in the way, and that unlocks too.
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);

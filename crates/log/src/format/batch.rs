@@ -17,7 +17,7 @@ impl Flags {
     pub(crate) const CLOSING: Flags = Flags(2);
     /// Stands in the place of batches that are lost; says which, and which positions.
     pub(crate) const GAP: Flags = Flags(4);
-    /// All that this version knows.
+    /// All features that this version knows.
     const KNOWN: u32 = 7;
 
     pub(crate) fn has(self, other: Flags) -> bool {

@@ -54,7 +54,7 @@ impl Needs {
     pub(crate) const COMPRESSION: Needs = Needs(2);
     /// Streams are administered: settings, deletion, records that were taken out.
     pub(crate) const STREAMS: Needs = Needs(4);
-    /// All that this version knows.
+    /// All features that this version knows.
     pub(crate) const KNOWN: Needs = Needs(6);
 
     pub(crate) fn has(self, other: Needs) -> bool {

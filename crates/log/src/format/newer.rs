@@ -14,7 +14,7 @@ pub(crate) struct Newer {
 }
 
 /// Whether a later version has written a segment that begins with these bytes: the segment's header and, as far as it
-/// is there, the header of its first batch. A whole header is believed. A header that is not whole may be damaged, or
+/// is there, the header of its first batch. A header with a valid checksum is believed. A header that is not whole may be damaged, or
 /// have another layout: then the segment is a later one if its first batch says so, too.
 pub(crate) fn newer(bytes: &[u8]) -> Option<Newer> {
     let header = bytes.get(..SEGMENT_HEADER)?;

@@ -184,7 +184,7 @@ pub(crate) enum RunView<'a> {
 /// How a checkpoint is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As in version 1.
+    /// The form of version 1.
     Before,
     /// As long as no stream was ever administered.
     Plain,

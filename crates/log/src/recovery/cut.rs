@@ -1,7 +1,7 @@
 //! Making a log ready for writing after it was read: cutting off a torn tail, and making durable
 //! what may be in the page cache only.
 //!
-//! Nothing here needs room on the disk.
+//! No step of this module needs room on the disk.
 
 use std::io::{self, IoSlice};
 

@@ -53,7 +53,7 @@ pub enum OpenError {
          repair` keeps all that is not"
     )]
     Damaged {
-        /// Where, and what.
+        /// The place of the damage, and what was found.
         damage: Damage,
         /// The last batch that another one says was durable.
         claimed: u64,

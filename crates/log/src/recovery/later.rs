@@ -15,7 +15,7 @@ use crate::format::{BATCH_HEADER, Newer, SEGMENT_HEADER, SegmentHeader, newer, n
 /// that this version does not. Returns the kind of the log, if a segment records it.
 ///
 /// # Errors
-/// [`OpenError::Later`]; what the system says.
+/// [`OpenError::Later`]; the error of the operating system.
 pub(crate) fn refuse_later<D: Disk>(disk: &D) -> Result<Option<Kind>, OpenError> {
     let mut files = disk
         .list()
@@ -36,7 +36,7 @@ pub(crate) fn refuse_later<D: Disk>(disk: &D) -> Result<Option<Kind>, OpenError>
 /// [`refuse_later`] of one file.
 ///
 /// # Errors
-/// [`OpenError::Later`]; what the system says.
+/// [`OpenError::Later`]; the error of the operating system.
 pub(crate) fn refuse_later_file<D: Disk>(disk: &D, file: &str) -> Result<Option<Kind>, OpenError> {
     let mut bytes = [0; SEGMENT_HEADER + BATCH_HEADER];
     let read = disk

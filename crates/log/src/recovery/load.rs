@@ -185,7 +185,7 @@ struct Load {
     manner: Manner,
     claimed: Claimed,
     stale: Vec<u64>,
-    /// The last good segment was read.
+    /// Whether the last good segment was read.
     knows_state: bool,
     log: Option<u64>,
     walked: Walked,

@@ -326,7 +326,7 @@ pub(crate) fn scan_claims(
     }
 }
 
-/// A segment that nothing was read of yet.
+/// A segment of which no byte was read yet.
 pub(crate) fn unread() -> Segment {
     Segment {
         used: SEGMENT_HEADER as u64,

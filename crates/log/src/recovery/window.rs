@@ -32,7 +32,7 @@ impl Bytes for &[u8] {
 pub(crate) struct Window<F> {
     file: F,
     length: u64,
-    /// Where `bytes` begin.
+    /// The offset at which `bytes` begin.
     at: u64,
     bytes: Vec<u8>,
 }

@@ -20,7 +20,7 @@ pub(crate) struct State {
     nameless: BTreeSet<u32>,
     /// Streams whose records are compressed.
     compressed: BTreeSet<u32>,
-    /// By number. Ordered, so that a checkpoint is the same whenever the state is.
+    /// Producers by their numbers. Ordered, so that a checkpoint is the same whenever the state is.
     producers: BTreeMap<u32, Producer>,
     last_producer: u32,
     cursors: usize,
@@ -28,7 +28,7 @@ pub(crate) struct State {
     forgotten: VecDeque<u64>,
     /// Streams that were deleted, by a hash of their names, and where each ended; the oldest first.
     deleted: VecDeque<(u64, u64)>,
-    /// Something was set about a stream once, or one was deleted.
+    /// Whether a stream was ever administered or deleted.
     administered: bool,
 }
 

@@ -55,7 +55,7 @@ fn every_tool_refuses_a_later_version_and_changes_nothing() {
         }),
         ("format version 9", |disk, file| say(disk, file, 8, 9)),
         ("needed features 0x8", |disk, file| say(disk, file, 12, 8)),
-        // It was opened as a log of messages.
+        // The log was opened as one of messages.
         ("a log of kind 3", |disk, file| say(disk, file, 32, 3)),
         ("needed features 0x1", |disk, file| say(disk, file, 12, 7)),
         // The batch's header is of another length, or damaged besides.

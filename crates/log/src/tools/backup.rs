@@ -343,7 +343,7 @@ mod tests {
             let read = restored.read("default", 0, Credit(1 << 20)).unwrap();
             assert_eq!(read.runs.iter().map(|run| run.count).sum::<u32>(), 60);
         }
-        // Where nothing can be shared everything is copied.
+        // Where no segment can be shared, all segments are copied.
         let refuse = |_: &str| Ok(false);
         let earlier = Earlier {
             disk: &monday,

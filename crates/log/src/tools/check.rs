@@ -30,7 +30,7 @@ pub struct Report {
 /// A damaged place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where, and what.
+    /// The place of the damage, and what was found.
     pub damage: Damage,
     /// The first whole batch behind the problem, if there is one.
     pub next_good: Option<u64>,

@@ -24,7 +24,7 @@ const POSITION_MAX: u64 = 1 << 63;
 /// follow.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Where a stream is.
+    /// The position of each stream.
     positions: BTreeMap<u32, usize>,
     /// Batches that show a stream.
     shown: BTreeMap<u32, usize>,
@@ -33,7 +33,7 @@ pub(super) struct Told {
     /// Streams that batches behind the last gap seem to make, with their names; the batches may also only change
     /// their settings.
     set: Names,
-    /// Where streams ended that are deleted.
+    /// The positions at which deleted streams ended.
     ended: BTreeMap<u32, u64>,
 }
 
@@ -145,7 +145,7 @@ fn made_in(stream: u32, gaps: &[Lost]) -> Option<usize> {
 /// A stream that was made in a gap, and whose name is lost.
 struct Nameless {
     stream: u32,
-    /// In which gap.
+    /// The gap, by its number.
     gap: usize,
     /// The stream's first position that is known: a stream that it followed ended there or before.
     low: u64,

@@ -1,4 +1,4 @@
-//! What a damaged batch still tells about its contents.
+//! The facts about a damaged batch that can still be read.
 //!
 //! The one idea: what a valid checksum covers is true, even if another checksum of the batch is
 //! wrong. If only frames are damaged, the body's checksum proves all heads. If the batch's header
@@ -11,7 +11,7 @@ use crate::format::{
 };
 use crate::state::State;
 
-/// What the heads of a damaged batch tell.
+/// The facts in the heads of a damaged batch.
 #[derive(Debug)]
 pub(super) struct Heads {
     pub(super) number: u64,

@@ -69,7 +69,7 @@ impl Naming {
 
     fn among(candidates: &[Candidate], log: Option<u64>, oldest: u64) -> Result<Naming, OpenError> {
         let mut naming = Naming::default();
-        // A copy beside what has the name says nothing.
+        // A copy beside the file with the right name proves nothing.
         let is_right = |it: &Candidate, number| it.has_name_of(number);
         let saying = |it: &Candidate| {
             let said = it.said.filter(|&(of, _)| Some(of) == log);
@@ -152,7 +152,7 @@ impl Naming {
             self.renamed()
                 .map(|(file, name)| (file, found(&name), name))
         };
-        // Two may have each other's names.
+        // Two files may have each other's names.
         for (file, found, _) in renamed().filter(|(file, found, _)| file != found) {
             disk.rename(&file, &found)?;
         }

@@ -80,7 +80,7 @@ pub struct Repaired {
 /// Why a log was not repaired. The repair can be tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
-    /// The log has changed since the loss was shown. Nothing was changed.
+    /// The log has changed since the loss was shown. No file was changed.
     #[error("repairing would not lose what was agreed to; ask again what would be lost")]
     Changed,
     /// The system says so, or what would be written does not hold together.
@@ -92,7 +92,7 @@ pub enum RepairError {
 struct Intent {
     naming: Naming,
     plan: Plan,
-    /// `None`: nothing is to be done.
+    /// The loss; `None`: no repair is needed.
     loss: Option<Loss>,
 }
 

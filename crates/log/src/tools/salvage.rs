@@ -38,7 +38,7 @@ pub(super) struct Plan {
     pub(super) kind: Option<Kind>,
     /// The segments that stay or are made, by number.
     pub(super) segments: BTreeMap<u64, SegmentPlan>,
-    /// Segments without anything whole, among the ones that stay.
+    /// Segments without a whole batch, among the ones that stay.
     pub(super) dropped: Vec<u64>,
     pub(super) gaps: Vec<Lost>,
     /// Batches without their damaged records.
@@ -150,7 +150,7 @@ struct Salvage<'a, D> {
     walked: Walked,
     /// The first thing that was wrong since the last whole batch.
     fault: Option<Damage>,
-    /// Segments of which nothing is whole, since the last whole batch.
+    /// Segments without a whole batch, since the last whole batch.
     empty: Vec<u64>,
     /// The segment with the last whole batch or gap.
     last: Option<u64>,
@@ -792,7 +792,7 @@ impl<'a, D: Disk> Salvage<'a, D> {
         match mended.pieces.last_mut() {
             Some(Piece::Copy { to, .. }) if *to == at => *to = end,
             last => {
-                // Something is left out, though no batch is missing.
+                // Records are left out, though no batch is missing.
                 mended.rewrite |= matches!(last, Some(Piece::Copy { .. }))
                     || (last.is_none() && at != SEGMENT_HEADER as u64);
                 mended.pieces.push(Piece::Copy { from: at, to: end });

@@ -13,13 +13,13 @@ pub(crate) struct Active<F> {
     /// later.
     pub(crate) needs: Needs,
     pub(crate) file: F,
-    /// Where the next batch goes.
+    /// The offset of the next batch.
     pub(crate) used: u64,
-    /// Up to where room is reserved.
+    /// The offset up to which space is reserved.
     pub(crate) length: u64,
     /// The disk has begun to write the bytes before this offset.
     pub(crate) begun: u64,
-    /// Something was written since the last sync.
+    /// Whether bytes were written since the last sync.
     pub(crate) unsynced: bool,
     /// The last batch is a closing one.
     pub(crate) closed: bool,

@@ -19,7 +19,7 @@ const HOLD_MAX: Duration = Duration::from_millis(10);
 /// Bytes of a group that is worth a write: what stays in a processor's cache on its way to the disk.
 const WORTH_A_WRITE: usize = 256 << 10;
 
-/// For what the next group waits, and until when.
+/// The event for which the next group waits, and until when.
 #[derive(Debug, Default)]
 pub(super) struct Awaiting {
     wait: Duration,

@@ -111,7 +111,7 @@ impl<D: Disk> Writer<D> {
         Ok(true)
     }
 
-    /// Syncs all that earlier openings have written.
+    /// Syncs all bytes that earlier openings have written.
     fn prove(&mut self) -> Result<(), Failed> {
         for (number, used) in std::mem::take(&mut self.unproven) {
             if !self.prove_segment(number, used)? {

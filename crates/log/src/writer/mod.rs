@@ -38,11 +38,11 @@ pub struct Now {
 /// The result of one step of the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing; there is nothing to do until a caller appends.
+    /// The step did nothing; the writer has no work until a caller appends.
     Idle,
-    /// Something; there may be more to do at once.
+    /// The step did some work; there may be more at once.
     Worked,
-    /// Nothing; at this monotonic time there will be something to do.
+    /// The step did nothing; at this monotonic time there will be work.
     WaitUntil(Duration),
 }
 
@@ -183,7 +183,7 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Does one piece of work: a group of batches, a sync that is due, or housekeeping. Blocks on
-    /// the disk. A log that has failed does nothing any more.
+    /// the disk. A step of a failed log does nothing.
     pub fn step(&mut self, now: Now) -> Step {
         // Another thread may have found that the disk cannot be trusted.
         self.failed |= self.shared.progress().failure.is_some();

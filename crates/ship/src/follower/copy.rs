@@ -96,7 +96,7 @@ impl<F, L: Lane> Follower<F, L> {
         Ok(())
     }
 
-    /// What it has beyond what is in memory is lost.
+    /// The bytes of the file that are not in memory are lost.
     pub(crate) fn lose<S: FileSystem, N: Network>(
         &mut self,
         around: &mut Around<'_, S, N>,
@@ -115,7 +115,7 @@ impl<F, L: Lane> Follower<F, L> {
         self.len = self.end();
     }
 
-    /// Has another file, with what it had.
+    /// Gives the follower another file with the same contents.
     pub(super) fn takes<S, N>(&mut self, seen: &Seen, around: &mut Around<'_, S, N>)
     where
         S: FileSystem<File = F>,

@@ -48,7 +48,7 @@ pub(super) struct Hole {
     pub(super) to: u64,
 }
 
-/// What a follower knows of holes.
+/// The holes that a follower knows.
 #[derive(Debug, Default)]
 pub(super) struct Holes {
     /// Zeros that are being passed over: where they begin, and how many.

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use crate::file_system::Seen;
 use crate::pattern::is_packed;
 
-/// What a file is to a follower.
+/// The relation of a file to a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Likeness {
     /// Another file.
@@ -18,7 +18,7 @@ pub(crate) enum Likeness {
     Rest,
 }
 
-/// Whether a file that cannot be opened is no copy that could be read at present; else the machine has run out of something.
+/// Whether a file that cannot be opened is certainly no readable copy; otherwise the machine has run out of a resource.
 pub(crate) fn is_no_copy(e: &io::Error, seen: &Seen) -> bool {
     matches!(e.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied)
         || (is_packed(&seen.path) && e.raw_os_error().is_none())

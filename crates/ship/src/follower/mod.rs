@@ -33,7 +33,7 @@ use trouble::Trouble;
 
 /// Chunks that are read in one step, so that every file has its turn.
 const CHUNKS: usize = 16;
-/// How long a lane with nothing to do stays open.
+/// How long a lane without work stays open.
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a lane is kept while other files wait for one.
 const TURN: Duration = Duration::from_secs(2);
@@ -70,7 +70,7 @@ impl Emptied {
     }
 }
 
-/// What a step needs of the rest of the world.
+/// The parts of the shipper that a step needs.
 pub(crate) struct Around<'a, F: FileSystem, N: Network> {
     pub(crate) files: &'a F,
     pub(crate) network: &'a mut N,
@@ -87,7 +87,7 @@ pub(crate) struct Around<'a, F: FileSystem, N: Network> {
     pub(crate) tracked: &'a mut BTreeSet<FileId>,
     /// Files that were truncated.
     pub(crate) emptied: &'a mut Emptied,
-    /// Nothing new is begun.
+    /// Whether the shipper stops: no new work is begun.
     pub(crate) stopping: bool,
     /// Names are to be looked for at once: a file was truncated and what it has now has no follower, or a file has got
     /// its beginning.
@@ -122,7 +122,7 @@ pub(crate) struct Follower<F, L> {
     saved_head: usize,
     /// Since when its path names another file or none.
     pub(crate) left: Option<Duration>,
-    /// What it held has gone: only what is in memory counts.
+    /// Whether the file was truncated: only the bytes in memory count.
     pub(crate) is_truncated: bool,
     /// A pattern names it, as of the last scan.
     pub(crate) is_here: bool,
@@ -191,12 +191,12 @@ impl<F, L> std::fmt::Debug for Follower<F, L> {
     }
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Driven {
     /// More is to be done at once.
     pub(crate) busy: bool,
-    /// Something changed that should be written down.
+    /// Whether the entry changed and should be saved.
     pub(crate) dirty: bool,
 }
 
@@ -326,7 +326,7 @@ impl<F, L: Lane> Follower<F, L> {
         !self.is_truncated && self.seeking.is_none()
     }
 
-    /// Whether anything is known of how it begins.
+    /// Whether the beginning of the file is known.
     pub(crate) fn has_head(&self) -> bool {
         !self.head.is_empty() || self.entry.head.len > 0
     }
@@ -371,7 +371,7 @@ impl<F, L: Lane> Follower<F, L> {
             return Ok(driven);
         }
         if !self.needs_lane() {
-            // The file has nothing to read.
+            // The file has no byte to read.
             self.recovered(around);
         }
         if self.slot.is_none() && self.needs_lane() {
@@ -544,7 +544,7 @@ impl<F, L: Lane> Follower<F, L> {
         driven.busy = true;
     }
 
-    /// Nothing that is in memory counts.
+    /// Drops the bytes in memory.
     fn displace(&mut self) {
         self.slot = None;
         self.buffer = Buffer::default();
@@ -552,7 +552,7 @@ impl<F, L: Lane> Follower<F, L> {
         self.holes.displaced();
     }
 
-    /// What follows from there being nothing more.
+    /// Handles the end of the file's known bytes.
     fn conclude<S: FileSystem, N: Network>(
         &mut self,
         around: &mut Around<'_, S, N>,
@@ -572,7 +572,7 @@ impl<F, L: Lane> Follower<F, L> {
                 self.buffer.close_lines();
             }
             let is_late = settings.partial_after.is_some_and(|after| quiet >= after);
-            // Nothing is added to what was compressed.
+            // A compressed file does not grow.
             let is_final = match is_packed(&self.entry.path) {
                 true => quiet >= settings.rotate_wait || settings.once,
                 false => quiet >= settings.rotate_wait && self.is_numbered,

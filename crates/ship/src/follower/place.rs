@@ -69,7 +69,7 @@ impl<F, L: Lane> Follower<F, L> {
         self.remember_end(around.files)
     }
 
-    /// Whether what was seen of the file is still there.
+    /// Whether the seen bytes of the file are still there.
     fn is_as_seen<S: FileSystem<File = F>>(&self, files: &S, file: &F) -> io::Result<bool> {
         let (at, end) = match self.is_placed && !self.has_read_zeros() {
             true => self.buffer.kept(),
@@ -159,7 +159,7 @@ impl<F, L: Lane> Follower<F, L> {
     {
         let file = self.file.as_ref().expect("was opened");
         if self.len < self.entry.acked || !fits(around.files, file, &self.entry.head)? {
-            // How long this one is says nothing about the other.
+            // The length of this file says nothing about the other file.
             self.len = self.entry.acked;
             return self.truncated(around);
         }
@@ -186,7 +186,7 @@ impl<F, L: Lane> Follower<F, L> {
         self.fail(around, why);
     }
 
-    /// Bytes that were read before are others now.
+    /// The bytes that were read before have changed.
     pub(super) fn overwritten<S, N>(&mut self, around: &mut Around<'_, S, N>)
     where
         S: FileSystem<File = F>,

@@ -33,7 +33,7 @@ impl<F, L: Lane> Follower<F, L> {
         self.displace();
     }
 
-    /// What was to be read was.
+    /// The bytes that were to be read have been read.
     pub(super) fn recovered<S: FileSystem, N: Network>(&mut self, around: &mut Around<'_, S, N>) {
         if self.trouble.take().is_some() {
             let path = self.entry.path.display();
@@ -72,7 +72,7 @@ impl<F, L: Lane> Follower<F, L> {
         troubles.any(|trouble| trouble.is_pausing(now))
     }
 
-    /// Whether it was tried so often that what comes after it in its path does not wait any more.
+    /// Whether the file was tried so often that later files of its path do not wait any more.
     pub(crate) fn is_stuck(&self) -> bool {
         let is_lasting = |trouble: Trouble| trouble.is_lasting();
         self.left.is_some() && self.trouble.is_some_and(is_lasting)

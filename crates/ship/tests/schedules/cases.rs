@@ -544,7 +544,7 @@ fn the_last_line_of_a_numbered_file_needs_no_end_where_the_one_without_a_number_
     }
 }
 
-/// It was taken for a copy of the first one, and never shipped.
+/// Such a file was taken for a copy of the first one, and never shipped.
 #[test]
 fn a_file_that_begins_as_another_does_is_a_file_of_its_own() {
     let mut case = Case::new();
@@ -562,7 +562,7 @@ fn a_file_that_begins_as_another_does_is_a_file_of_its_own() {
     assert_eq!(stored, all, "{:?}", case.events);
 }
 
-/// Its zeros were stored as a message, or as many.
+/// The zeros of such a file were stored as a message, or as many.
 #[test]
 fn the_zeros_that_a_writer_leaves_which_does_not_append_are_passed_over_and_told() {
     let mut case = Case::new();
@@ -604,7 +604,7 @@ fn with_more_files_than_may_be_open_some_are_shipped_and_the_others_have_their_t
         case.events
     );
     assert_eq!(case.told("cannot"), 0, "{:?}", case.events);
-    // Those go on, also in another process; a rotated one gives its room to one that waits.
+    // The followed files go on, also in another process; a rotated file gives its room to one that waits.
     case.process = begun(&case.files, &case.wire, &case.kept, few());
     case.write(&name(3), "more\n");
     for n in 0..3 {

@@ -34,7 +34,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Without rules.
+    /// A door without rules.
     pub(crate) fn new(name: Arc<str>, face: Arc<dyn Face>, most: usize) -> Door {
         Door {
             name,
@@ -97,7 +97,8 @@ impl Door {
         contained(|| self.face.refusal_reply(why, from))
     }
 
-    /// Counts the client that a proxy has named. `known` is what was known of the connection before.
+    /// Counts the client that a proxy has named. `known` are the facts about the connection that
+    /// were known before.
     pub(crate) fn count_named(
         &self,
         known: &Peer,

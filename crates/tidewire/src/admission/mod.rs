@@ -63,7 +63,7 @@ struct Inner {
 struct Counts {
     open: usize,
     full_at_ns: u64,
-    /// When the latest client came.
+    /// The time at which the latest client came.
     now_ns: u64,
     table: Table,
 }
@@ -100,7 +100,7 @@ impl Admission {
     /// Lets a client in, or says why not. Time may not go back; if it does, it stands still.
     ///
     /// # Errors
-    /// Why not; nothing has changed then.
+    /// The reason of the refusal; no count has changed then.
     ///
     /// ```
     /// use tidewire::admission::{Admission, Rules};

@@ -101,7 +101,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether nothing is limited.
+    /// Whether no limit is set.
     ///
     /// ```
     /// use tidewire::admission::Rules;

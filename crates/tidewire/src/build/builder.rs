@@ -184,7 +184,7 @@ pub struct Builder {
     turn_receive: usize,
     inbox: usize,
     dial_options: TcpOptions,
-    /// Without one, the system's.
+    /// The resolver of names; without one, the system's.
     resolver: Option<Arc<dyn Resolver>>,
     lookups: usize,
     /// The first of the settings that cannot be meant.
@@ -249,7 +249,7 @@ impl Builder {
         }
     }
 
-    /// Which engine runs the loops. Default [`EngineChoice::Auto`].
+    /// Chooses the engine of the loops. Default [`EngineChoice::Auto`].
     pub fn engine(&mut self, engine: EngineChoice) -> &mut Builder {
         self.engine = engine;
         self
@@ -460,7 +460,7 @@ impl Builder {
     /// [`start`](Builder::start).
     ///
     /// # Panics
-    /// At the 65,537th service.
+    /// Panics at the 65,537th service.
     ///
     /// ```
     /// use std::time::Duration;
@@ -498,8 +498,8 @@ impl Builder {
     /// counted ([`Observer::stalls`]). The thread also measures, four times a second, how late the loops answer
     /// ([`LoopView::lag`](crate::LoopView)). By default the loops are not watched.
     ///
-    /// At least 5 ms. A stall is seen up to a quarter of the threshold late, and up to 5 ms if that is more. Threads
-    /// of single connections are watched and not asked.
+    /// Panics if the threshold is below 5 ms. A stall is seen up to a quarter of the threshold late, and up to 5 ms
+    /// if that is more. Threads of single connections are watched and not asked.
     pub fn watch(&mut self, threshold: Duration) -> &mut Builder {
         if threshold < Duration::from_millis(5) {
             let why = format!("a loop is not stuck after {threshold:?}: 5 ms or more");
@@ -639,7 +639,7 @@ impl Builder {
     /// kernel frees the sockets of a killed io_uring process only a moment after the process is gone.
     ///
     /// # Errors
-    /// See [`StartError`]; nothing keeps running then.
+    /// See [`StartError`]; no loop keeps running then.
     pub fn start(&mut self) -> Result<Running, StartError> {
         let (mut running, left) = self.start_loops()?;
         // The files are not adopted earlier, because a predecessor that resumes service needs them. A
@@ -649,7 +649,7 @@ impl Builder {
         Ok(running)
     }
 
-    /// With the files of a predecessor.
+    /// Starts the loops; returns the socket files of a predecessor too.
     fn start_loops(&mut self) -> Result<(Running, Vec<PathBuf>), StartError> {
         if let Some(why) = &self.refused {
             return Err(StartError::Settings(why.clone()));

@@ -72,7 +72,7 @@ struct Board {
 #[derive(Default)]
 struct Standing {
     running: usize,
-    /// The first.
+    /// The first failed loop.
     failed: Option<LoopFailed>,
 }
 
@@ -92,7 +92,7 @@ impl fmt::Debug for Waiter {
 }
 
 impl Waiter {
-    /// For the loops of this clock.
+    /// A waiter for the loops of this clock.
     pub(crate) fn of(clock: Arc<StopClock>) -> Waiter {
         Waiter(Arc::new(Board {
             clock: Some(clock),

@@ -164,7 +164,7 @@ pub(crate) fn run(
     }
 }
 
-/// With queues of these sizes.
+/// Runs the loop on a ring with queues of these sizes.
 pub(crate) fn run_uring(
     sizes: Sizes,
     setup: LoopSetup,

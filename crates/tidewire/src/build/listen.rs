@@ -148,7 +148,7 @@ pub(crate) struct Bound {
     pub(crate) endpoint: Endpoint,
     /// One socket for each loop, in turn; surplus sockets are shared out too.
     pub(crate) sockets: Vec<OwnedFd>,
-    /// To be removed in the end.
+    /// The socket file, to be removed in the end.
     pub(crate) file: Option<SocketFile>,
     /// Whether the listener is TCP and no other process has it.
     pub(crate) is_private: bool,
@@ -375,7 +375,7 @@ impl Listen {
             }
             self.options.apply(&socket, endpoint.is_tcp())?;
             if socket.is_listener()? {
-                // Once more, for the backlog.
+                // The second call sets the backlog.
                 socket.listen(self.options.backlog)?;
             }
             if common.get_or_insert_with(|| endpoint.clone()) != &endpoint {

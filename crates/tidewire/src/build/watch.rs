@@ -67,7 +67,7 @@ pub struct Stall {
     pub callback: &'static str,
     /// How often.
     pub count: u64,
-    /// For how long altogether.
+    /// The whole time of the stalls.
     pub time: Duration,
 }
 

@@ -61,7 +61,7 @@ impl Lines {
     /// whole. When the peer finishes, bytes behind the last line feed are not a line.
     ///
     /// # Errors
-    /// [`TooLong`] as soon as that is certain; nothing is consumed then.
+    /// [`TooLong`] as soon as that is certain; no byte is consumed then.
     pub fn take<'a>(&mut self, input: &mut Input<'a>) -> Result<Option<&'a [u8]>, TooLong> {
         let bytes = input.bytes();
         let from = self.searched.min(bytes.len());

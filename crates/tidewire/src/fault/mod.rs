@@ -138,7 +138,7 @@ impl Faults {
     /// the same direction.
     ///
     /// # Panics
-    /// If the range is empty.
+    /// Panics if the range is empty.
     #[must_use]
     pub fn delays(mut self, one_in: u64, delay: RangeInclusive<Duration>) -> Faults {
         assert!(!delay.is_empty(), "no delay in {delay:?}");

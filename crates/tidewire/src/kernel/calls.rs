@@ -50,7 +50,7 @@ pub(crate) trait Sys: Clone + 'static {
 
     /// The number by which rings and pollers know the descriptor.
     fn number(fd: &Self::Fd) -> RawFd;
-    /// From another loop, or for one.
+    /// Takes a descriptor that comes from another loop, or goes to one.
     ///
     /// # Panics
     /// If the descriptor is of another kernel.

@@ -69,7 +69,7 @@ pub(crate) enum Operation {
 /// How to receive once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Once {
-    /// There is something: try at once.
+    /// Bytes are there: try at once.
     Now,
     /// There is probably nothing yet: wait first.
     Later,

@@ -318,7 +318,7 @@ pub(super) enum Heard {
 
 /// The inner protocol.
 pub(super) enum Within<P: Protocol> {
-    /// Not accepted yet.
+    /// The connection is not accepted yet.
     Nothing,
     Layer(Inner<P>),
     /// The layer has handed over: the connection's own link is the protocol's.

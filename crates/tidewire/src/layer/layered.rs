@@ -91,7 +91,7 @@ pub struct Layered<W, S> {
 }
 
 impl<W: Wrap, S: Service> Layered<W, S> {
-    /// With default limits inside.
+    /// A layered service with default limits inside.
     #[must_use]
     pub fn new(wrap: W, service: S) -> Layered<W, S> {
         Layered::with_limits(wrap, service, Limits::default())
@@ -401,7 +401,7 @@ impl<S: Service, L: Layer> Protocol for LayeredConn<S, L> {
         match self.within {
             Within::Alone(protocol) => protocol.closed(why, &mut turn.of()),
             Within::Layer(inner) => inner.closed(why, turn),
-            // As good as not connected.
+            // The inner protocol was never told of the connection.
             Within::Nothing => {
                 if let (Origin::Dialled(token), None) = (self.origin, refusal(why)) {
                     let error = io::Error::new(io::ErrorKind::ConnectionAborted, why.to_string());

@@ -98,7 +98,7 @@ pub(crate) struct Meter {
     shown: usize,
     /// The sum is at three quarters of the limit.
     tight: bool,
-    /// There is something to look at in each turn: see `must_look`, or a connection waits.
+    /// Whether the loop looks at the budget in each turn: see `must_look`, or a connection waits.
     watching: bool,
     /// The lowest value since then, and when it was reached.
     least: (usize, Instant),

@@ -162,7 +162,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Where received bytes go.
+    /// The space for received bytes.
     ///
     /// # Panics
     /// Panics if a protocol keeps a part of the earlier bytes: see [`is_shared`](Lease::is_shared).

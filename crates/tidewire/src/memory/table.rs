@@ -16,7 +16,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 const DOUBLED_BYTES: usize = 4 << 10;
 
 struct Chunk<T> {
-    /// At most [`Table::CHUNK`]. No memory while none is taken, except for one chunk of the table.
+    /// The places of a chunk, at most [`Table::CHUNK`]. No memory while none is taken, except for
+    /// one chunk of the table.
     places: Vec<Option<T>>,
     /// How many are taken.
     taken: usize,

@@ -440,7 +440,7 @@ impl Link<'_> {
     /// `low` 0 and `high` 1 make every write wait for the one before.
     ///
     /// # Panics
-    /// If `low >= high`.
+    /// Panics if `low >= high`.
     ///
     /// ```
     /// use tidewire::{Cx, Input, Next, Protocol, service_fn, sim::chunking::collect};

@@ -64,7 +64,7 @@ impl Command {
 /// Why a command was not taken; the command comes back.
 #[derive(Debug)]
 pub(crate) enum Unsent {
-    /// As many wait as may.
+    /// As many commands wait as may wait.
     NoRoom(Box<Command>),
     /// The loop has ended.
     Ended(Box<Command>),

@@ -112,7 +112,7 @@ impl Pause {
         self.until.is_some()
     }
 
-    /// When to look again.
+    /// The time of the next look at the listeners.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
     }

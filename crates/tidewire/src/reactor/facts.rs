@@ -40,7 +40,7 @@ pub(crate) enum Rest {
     Unread,
     /// Input is being received.
     BeingRead,
-    /// Nothing.
+    /// The kernel holds no bytes of the peer.
     Read,
 }
 
@@ -84,7 +84,7 @@ pub(crate) enum Awaits {
 /// How far this side's half-close has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
-    /// More may be written.
+    /// The protocol may write more.
     Open,
     /// Asked for; output is still being sent.
     Ending,

@@ -33,7 +33,7 @@ pub(crate) struct MakeShares {
     /// Bytes that all connections together may make. The budget may be exceeded by one share and
     /// one reply, and by connections with small shares at most once more.
     pub(crate) all: usize,
-    /// By one while others wait.
+    /// Bytes by one connection while others wait.
     pub(crate) one: usize,
     /// Queued output up to this length does not count.
     pub(crate) small: usize,

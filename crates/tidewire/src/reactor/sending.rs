@@ -22,7 +22,7 @@ use crate::reactor::state::State;
 pub(crate) struct SendShares {
     /// By all connections together: on average, for one share may be on top of it.
     pub(crate) all: usize,
-    /// By one while others wait.
+    /// Bytes by one connection while others wait.
     pub(crate) one: usize,
     /// Output up to this length does not count.
     pub(crate) small: usize,

@@ -38,7 +38,7 @@ pub(crate) struct Fleet {
 pub(crate) enum Turn {
     /// Connections go to the loops one after the other.
     Next,
-    /// To the loop that carries fewest.
+    /// A connection goes to the loop that carries fewest.
     LeastConnections,
 }
 
@@ -58,9 +58,9 @@ pub(crate) trait Spawn: Send + Sync {
 pub(crate) enum Spread {
     /// The accepting loop keeps its connections.
     Here,
-    /// To these loops.
+    /// Connections go to these loops.
     Loops(Fleet),
-    /// To a new thread each.
+    /// Each connection goes to a new thread.
     Threads(Arc<dyn Spawn>),
 }
 

@@ -489,7 +489,7 @@ impl State {
                 self.phase = Phase::Failing { why, rest };
                 self.phase_ends = None;
             }
-            // The first reason counts.
+            // The first reason of the end counts.
             Phase::Failing { why, .. } if rest == Rest::Read => {
                 self.phase = Phase::Failing { why, rest };
             }

@@ -27,7 +27,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// At most one in each `period`.
+    /// A throttle that lets at most one event pass in each `period`.
     #[must_use]
     pub const fn new(period: Duration) -> Throttle {
         Throttle {

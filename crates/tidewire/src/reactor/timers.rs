@@ -15,7 +15,7 @@ const SIZE: usize = 128;
 /// The timers of a connection that has set one with a key.
 #[derive(Default)]
 pub(crate) struct Timers {
-    /// The one without a key.
+    /// The timer without a key.
     own: Option<Instant>,
     by_key: BTreeMap<u64, Armed>,
     /// In the order in which they expire.

@@ -80,7 +80,7 @@ impl Wheel {
     ///
     /// # Panics
     ///
-    /// If `key` is `u32::MAX`.
+    /// Panics if `key` is `u32::MAX`.
     pub(crate) fn arm(&mut self, key: u32, deadline_ns: u64) {
         assert_ne!(key, NO_KEY, "the timer wheel keeps this key for itself");
         let index = key as usize;

@@ -218,7 +218,7 @@ impl<'a> Feed<'a> {
         self
     }
 
-    /// Where the loop's randomness comes from. Default 0.
+    /// Sets the seed of the loop's randomness. Default 0.
     ///
     /// ```
     /// use std::time::Duration;
@@ -500,7 +500,7 @@ struct Fed {
 const CONN: u32 = 0;
 /// The address of the peer.
 const PEER: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
-/// Where the connection goes to.
+/// The address to which the connection goes.
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 1);
 
 impl Fed {

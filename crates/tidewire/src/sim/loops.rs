@@ -108,7 +108,7 @@ impl Sim {
     /// connection.
     ///
     /// # Panics
-    /// If `n` is 0.
+    /// Panics if `n` is 0.
     ///
     /// ```
     /// use std::time::Duration;

@@ -66,7 +66,7 @@ pub(crate) struct Program {
     pub(crate) shared: bool,
     pub(crate) turn: Turn,
     pub(crate) hosts: Vec<Hosted>,
-    /// Where the first service is reached.
+    /// The address of the first service.
     pub(crate) at: Endpoint,
     pub(crate) inbox: usize,
     pub(crate) made: MakeShares,
@@ -247,7 +247,7 @@ impl Machine {
         Instant::from_nanos(self.time.get())
     }
 
-    /// When something happens by itself.
+    /// The time of the next event that comes by itself.
     pub(crate) fn next_time(&self) -> Option<Instant> {
         let arrival = self.kernel.borrow().net.next_arrival();
         let loops = self.loops.iter().filter(|l| !l.node.is_over());

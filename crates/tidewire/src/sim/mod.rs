@@ -14,7 +14,7 @@
 //! [`for_each_seed`] makes the run of a seed that fails once more and writes what happened on its network, in words
 //! (`.txt`) and as a capture for Wireshark or tcpdump (`.pcap`), to the directory that `TIDEWIRE_TRACE` names, by
 //! default `tidewire-trace` in the system's directory for temporary files; the message says where. So does
-//! [`chunking::assert_invisible`]. Other tests that panic do so where `TIDEWIRE_TRACE` is set. In the middle of a test,
+//! [`chunking::assert_invisible`]. Other panicking tests write a trace if `TIDEWIRE_TRACE` is set. In the middle of a test,
 //! [`Sim::record`], then [`Sim::words`] and [`Sim::pcap`].
 
 pub mod chunking;

@@ -195,7 +195,7 @@ enum Arrival {
 pub(super) struct Net {
     pub(super) conditions: Conditions,
     pub(super) trace: Trace,
-    /// By actor.
+    /// Notices for each actor.
     pub(super) inboxes: Vec<VecDeque<Notice>>,
     /// The client hears of a connection before the listener does.
     pub(super) slow_handshakes: bool,
@@ -443,7 +443,7 @@ impl Net {
 
     // ---- What happens under way ----
 
-    /// When the next thing arrives.
+    /// The time of the next arrival.
     pub(super) fn next_arrival(&self) -> Option<Instant> {
         let Reverse((at, ..)) = self.under_way.peek()?;
         Some(Instant::from_nanos(*at))

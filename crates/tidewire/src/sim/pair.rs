@@ -156,7 +156,7 @@ impl<S: Service, C: Service> Pair<S, C> {
         self.sim.run_until_idle(most)
     }
 
-    /// Where the server accepts.
+    /// The address at which the server accepts.
     #[must_use]
     pub fn addr(&self) -> Endpoint {
         self.addr.clone()

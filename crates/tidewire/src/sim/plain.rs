@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 
 use crate::sim::net::{End, Net, News, Notice, Read, Written};
 
-/// Where a plain peer's connection stands.
+/// The state of a plain peer's connection.
 ///
 /// ```
 /// use std::time::Duration;

@@ -68,7 +68,7 @@ impl Sim {
     /// Runs for a time, and lets all of it pass even if nothing happens.
     ///
     /// # Panics
-    /// At the limit of steps.
+    /// Panics at the limit of steps.
     pub fn run_for(&mut self, time: Duration) {
         let until = self.now() + time;
         let outcome = self.run(time, Sim::next_time_or_timer);

@@ -1,4 +1,4 @@
-//! Where a tracer writes.
+//! The output of a tracer.
 
 use std::io::Write;
 use std::time::Duration;

@@ -22,7 +22,7 @@ impl fmt::Display for Said<'_> {
     }
 }
 
-/// Since the beginning, in milliseconds.
+/// A time since the beginning, in milliseconds.
 pub(crate) struct Ms(pub(crate) Instant);
 
 impl fmt::Display for Ms {

@@ -42,7 +42,7 @@ pub(crate) struct Answer {
     /// The dial's id on its loop, as bits.
     pub(crate) dial: u64,
     pub(crate) name: Arc<str>,
-    /// More addresses.
+    /// The found addresses, or why there are none.
     pub(crate) found: Result<Arc<[IpAddr]>, NotFound>,
     /// No more come.
     pub(crate) is_last: bool,

@@ -20,7 +20,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// When anything new has come.
+    /// Call again when any new bytes have arrived.
     More,
     /// Call again when this many unconsumed bytes are there together, so that a large frame is not
     /// parsed again for every chunk. At most [`Limits::carried`](crate::Limits::carried). A frame
@@ -30,7 +30,7 @@ pub enum Next {
     /// new ones. Until then the protocol is not told of the peer's end, so a reply that is continued in this way is
     /// complete before it.
     AfterDrain,
-    /// After [`Link::resume`](crate::Link::resume); as [`Link::pause`](crate::Link::pause) and
-    /// [`Next::More`].
+    /// Call again after [`Link::resume`](crate::Link::resume); as
+    /// [`Link::pause`](crate::Link::pause) and [`Next::More`].
     Paused,
 }

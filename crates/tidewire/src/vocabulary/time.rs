@@ -40,7 +40,8 @@ impl fmt::Debug for Instant {
 }
 
 impl Instant {
-    /// From nanoseconds of the clock. The last one there could be is taken for the one before it.
+    /// An instant from nanoseconds of the clock. The last one there could be is taken for the one
+    /// before it.
     #[inline]
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Instant {

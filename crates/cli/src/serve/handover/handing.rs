@@ -90,7 +90,7 @@ impl Handing {
         }
     }
 
-    /// Hears what the successor says, if anything.
+    /// Reads the successor's next message, if any.
     pub(crate) fn hear(&mut self) -> Option<Wants> {
         match self.successor.as_mut()?.hear() {
             Ok(None) => None,
@@ -160,7 +160,7 @@ impl Handing {
         }
     }
 
-    /// Whether the successor takes connections of which nothing was read.
+    /// Whether the successor takes connections of which no byte was read.
     pub(crate) fn takes_connections(&self) -> bool {
         let takes = |hello: &Hello| hello.takes_connections;
         self.hello.as_ref().is_some_and(takes)

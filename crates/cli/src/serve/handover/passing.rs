@@ -21,7 +21,7 @@ pub(crate) struct Passing {
 }
 
 impl Passing {
-    /// Nothing is passed on without a session.
+    /// Without a session, no connection is passed on.
     pub(crate) fn new(session: Option<Session>, places: &[Endpoint]) -> Passing {
         Passing {
             session,

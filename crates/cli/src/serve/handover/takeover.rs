@@ -16,7 +16,7 @@ const SLACK: Duration = Duration::from_secs(10);
 pub(crate) struct Takeover {
     claim: Claim,
     offer: Offer,
-    /// `--takeover-forget`: what the running server keeps may be left behind.
+    /// `--takeover-forget`: data that only the running server's memory holds may be left behind.
     forget: bool,
 }
 
@@ -104,7 +104,7 @@ impl Takeover {
         self.claim.serving().map_err(|e| failed(&e.to_string()))
     }
 
-    /// Gives up before that, and says why.
+    /// Gives the takeover up before the successor serves, and reports why.
     pub(crate) fn give_up(self, why: Failure) -> Failure {
         self.claim.refuse(&why.message);
         why

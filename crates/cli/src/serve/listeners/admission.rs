@@ -208,7 +208,7 @@ pub(crate) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Network
     Ok(all.into_iter().flat_map(|networks| networks.0).collect())
 }
 
-/// Rules as `/config` shows them; nothing where nothing is limited.
+/// Rules in the form of `/config`; null where no rule is set.
 pub(crate) fn shown(rules: &Rules) -> Value {
     if rules.is_empty() {
         return Value::Null;

@@ -24,13 +24,13 @@ pub(crate) struct ListenAt {
     pub(crate) shield: Shield,
 }
 
-/// Where a service is to listen.
+/// The place at which a service is to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// On the address of `--bind`.
+    /// A port on the address of `--bind`.
     Port(u16),
     At(tidewire::Endpoint),
-    /// At every address of a host.
+    /// A port at every address of a host.
     Host(HostPort),
 }
 

@@ -40,7 +40,7 @@ impl SocketAccess {
         Ok((place, access))
     }
 
-    /// In octal digits.
+    /// Sets the mode, given in octal digits.
     pub(crate) fn set_mode(&mut self, text: &str) -> Result<(), String> {
         let mode = u32::from_str_radix(text, 8)
             .ok()

@@ -35,7 +35,7 @@ pub(crate) struct TlsOptions {
 impl TlsOptions {
     /// The condition under which a flag of this name has an effect.
     pub(crate) fn need(flag: &str) -> Option<Need> {
-        // A key and authorities are looked for where there is a certificate.
+        // Keys and authorities are checked together with their certificate.
         (flag == "tls-cert").then_some(Need::Tls)
     }
 
@@ -83,9 +83,9 @@ impl TlsOptions {
 /// The longest time that a client may take for its handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handshake {
-    /// By TLS.
+    /// The time for the handshake of TLS.
     pub(crate) tls: Duration,
-    /// By the header of a proxy.
+    /// The time for the header of a proxy.
     pub(crate) proxy: Duration,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct TlsFiles {
 const HTTP: &[&str] = &["http/1.1", "http/1.0"];
 
 impl TlsFiles {
-    /// In front of an HTTP service.
+    /// The settings for an HTTP service.
     pub(crate) fn of_http(self) -> TlsFiles {
         TlsFiles { alpn: HTTP, ..self }
     }

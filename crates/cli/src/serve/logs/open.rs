@@ -35,7 +35,7 @@ impl Logs {
         self.messages.is_none() && self.own.is_empty()
     }
 
-    /// The one of a service.
+    /// The log of a service.
     pub(crate) fn of(&self, service: &str) -> Option<&OpenLog> {
         let own = self.own.iter().find(|(of, _)| *of == service);
         own.map(|(_, log)| log)
@@ -198,7 +198,7 @@ const OPENING: Duration = Duration::from_secs(1);
 /// Streams that are shown one by one.
 pub(crate) const STREAMS_SHOWN: usize = 100;
 
-/// The log as something to be looked at.
+/// The log, for a thread that watches it.
 pub(crate) struct WatchedLog {
     log: Arc<EmbeddedLog>,
     replica: Option<Shown>,
@@ -206,7 +206,7 @@ pub(crate) struct WatchedLog {
 }
 
 impl WatchedLog {
-    /// Why it takes nothing for now, or not any more.
+    /// Why the log accepts no records for now, or not any more.
     pub(crate) fn halted(&self) -> Option<String> {
         let progress = self.log.progress();
         let shown = self.directory.display();
@@ -222,7 +222,7 @@ impl WatchedLog {
         Some(format!("the log in {shown} accepts no messages: {why}"))
     }
 
-    /// Adds how far it has come, and what it holds.
+    /// Adds the log's progress, and its size, to the metrics.
     pub(crate) fn collect(&self, log: &str, to: &mut Snapshot) {
         let (progress, usage) = (self.log.progress(), self.log.usage());
         to.add(&metrics::APPENDED_BATCHES, &[log], usage.appended.0);

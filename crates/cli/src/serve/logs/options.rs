@@ -170,12 +170,12 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// How much is checked.
+/// How much of the log is checked at the start.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum VerifyName {
     /// Everything.
     All,
-    /// The newest segment.
+    /// Only the newest segment is checked.
     Tail,
 }
 

@@ -35,7 +35,7 @@ struct EchoOptions {}
 #[derive(Debug, clap::Args)]
 struct DiscardOptions {}
 
-/// Counters for services that count nothing.
+/// Counters for services without counters of their own.
 struct Uncounted;
 
 impl Serving for Uncounted {}

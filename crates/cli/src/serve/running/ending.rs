@@ -53,9 +53,9 @@ pub(crate) struct Ending<'a> {
     stopper: Stopper,
     loops: Waiter,
     successor: Successor,
-    /// To the successor that serves.
+    /// The connections that go to the successor.
     passing: Passing,
-    /// Where each listener is.
+    /// The address of each listener.
     places: Vec<Endpoint>,
     shown: Instant,
     /// Since when what is left is cut, and whether a signal has asked for that.

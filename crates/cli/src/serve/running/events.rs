@@ -21,7 +21,7 @@ pub(crate) struct Events {
     cannot_wait: bool,
 }
 
-/// After a wait that has failed.
+/// The pause after a failed wait.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Events since the last look.
@@ -37,7 +37,7 @@ pub(crate) struct Heard {
     pub(crate) loops: bool,
     /// A client is at the control socket.
     pub(crate) control: bool,
-    /// A successor has said something.
+    /// A message of a successor has arrived.
     pub(crate) successor: bool,
 }
 
@@ -73,7 +73,7 @@ impl Events {
         self.loops.as_mut().is_some_and(Caught::take_all)
     }
 
-    /// Waits until something happens, for this long at most.
+    /// Waits for the next event, for this long at most.
     pub(crate) fn wait(
         &mut self,
         control: Option<BorrowedFd<'_>>,
@@ -111,7 +111,7 @@ impl Events {
             self.cannot_wait(e, most);
         }
         Heard {
-            // The next one says something else.
+            // The next event may be another one.
             end: end && self.ends.take_one(),
             hangup: hangup && self.hangups.take_all(),
             upgrade: upgrade && self.upgrades.take_all(),

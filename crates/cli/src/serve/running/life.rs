@@ -56,7 +56,7 @@ pub(crate) struct Life<'a> {
     was_signalled: bool,
 }
 
-/// Where a server comes from.
+/// The origin of a server: a new start, a predecessor or a service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The server was started, and no other served here.
@@ -424,7 +424,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// All that listens, but the control socket.
+    /// All listeners, except the control socket.
     pub(crate) fn listeners(&self) -> io::Result<Vec<Handed>> {
         let settings = self.plan;
         let mut all = inherit::of_services(settings, self.running.listeners()?);

@@ -34,8 +34,8 @@ impl Manager {
         });
     }
 
-    /// Says that the server serves. From now on it is watched whether its loops turn, if that is
-    /// wanted.
+    /// Tells the service manager that the server serves. From now on it is watched whether its
+    /// loops turn, if that is wanted.
     pub(crate) fn serving(&self, observer: Observer) {
         self.ready();
         self.stop_beat();
@@ -102,8 +102,8 @@ fn extend(by: Duration) -> NotifyState<'static> {
     NotifyState::ExtendTimeoutUsec(u32::try_from(by.as_micros()).unwrap_or(u32::MAX))
 }
 
-/// Tells the manager; nothing, where none listens. A service manager that cannot be reached must
-/// not end a server.
+/// Sends a state to the service manager, if one listens. A service manager that cannot be reached
+/// must not end a server.
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::debug!(%error, "the service manager is not reached");

@@ -290,7 +290,7 @@ pub(crate) struct Options {
 /// How connections come to loops.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum PlacementName {
-    /// Each loop accepts for itself.
+    /// Each loop accepts its own connections.
     Shared,
     /// One more loop accepts.
     Acceptor,

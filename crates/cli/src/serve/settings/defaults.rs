@@ -47,7 +47,7 @@ pub(crate) fn told(command: Command, more: &[(&str, String)]) -> Command {
     })
 }
 
-/// Settings of which nothing is said, for tests.
+/// The default settings, for tests.
 #[cfg(test)]
 pub(crate) fn of<A: clap::Args>() -> A {
     let command = A::augment_args(Command::new("serve"));

@@ -52,10 +52,10 @@ fn keys() -> impl Iterator<Item = (&'static Service, &'static FileKey)> {
     all.flat_map(|entry| entry.keys.iter().map(|key| (entry.service, key)))
 }
 
-/// Something that is wrong with a file.
+/// A fault in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// From 1.
+    /// The line of the setting, from 1.
     pub(crate) line: usize,
     pub(crate) what: String,
 }

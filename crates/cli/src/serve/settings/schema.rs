@@ -73,7 +73,7 @@ impl Schema {
         }
     }
 
-    /// In the order of the help.
+    /// All settings, in the order of the help.
     pub(crate) fn settings(&self) -> &[Setting] {
         &self.settings
     }
@@ -134,7 +134,7 @@ impl Schema {
         }
     }
 
-    /// All that is said, read as flags.
+    /// Parses all given settings as flags.
     pub(crate) fn read(&self, all: &[Said]) -> Result<ArgMatches, String> {
         let words = all.iter().flat_map(|said| &said.words);
         let read = self.command.clone().try_get_matches_from(words);
@@ -253,7 +253,7 @@ impl Setting {
             .map_or("", |name| name.as_str())
     }
 
-    /// With these values.
+    /// The setting with these values.
     pub(crate) fn said(&self, values: Vec<OsString>) -> Said {
         let flag = |value: OsString| {
             let mut word = OsString::from(format!("--{}=", self.name));

@@ -77,7 +77,7 @@ impl Asked {
 #[derive(Debug)]
 pub(crate) struct Args {
     sources: Sources,
-    /// Flags that are for something which may not be there.
+    /// The given flags, to find those without an effect.
     given: Given,
 }
 

@@ -31,7 +31,7 @@ impl Given {
         }
     }
 
-    /// Refuses the first that has nothing to act on.
+    /// Refuses the first flag that would have no effect.
     pub(crate) fn check(&self, plan: &Plan) -> Result<(), Failure> {
         for (flag, table) in &self.flags {
             if let Some(why) = plan.is_unused(flag, table.as_deref()) {

@@ -72,7 +72,7 @@ impl<S: Sink> ClassicService<S> {
         Counters::from(&self.shared.tally)
     }
 
-    /// Where the messages go.
+    /// The sink to which the messages go.
     #[must_use]
     pub fn sink(&self) -> &S {
         &self.shared.sink
@@ -153,7 +153,7 @@ pub struct ClassicLocal<S: Sink> {
     tally: LoopTally,
     /// Where replies to single messages are put together; empty between calls.
     replies: Vec<u8>,
-    /// For sinks with a log.
+    /// Waits of the connections, for sinks with a log.
     waiting: Option<Waiting>,
 }
 

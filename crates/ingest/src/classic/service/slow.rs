@@ -57,7 +57,7 @@ impl<S: Sink> ClassicConn<S> {
         S::LATER && self.later.as_ref().is_some_and(|later| later.is_full())
     }
 
-    /// Reads nothing until there is room.
+    /// Stops reading until the sink has room.
     pub(super) fn pause(&mut self, why: Pause, cx: &mut Cx<'_, Self>) -> Next {
         self.later.get_or_insert_default().pause = why;
         match (why, &mut cx.local.waiting) {
@@ -83,7 +83,7 @@ impl<S: Sink> ClassicConn<S> {
 
     /// Batches were committed: acknowledges them according to the policy.
     pub(super) fn progressed(&mut self, cx: &mut Cx<'_, Self>) {
-        // Once for all acknowledgements together.
+        // The policy is called once for all acknowledgements together.
         if let Some(later) = &mut self.later
             && std::mem::take(&mut later.fresh)
         {

@@ -16,7 +16,7 @@ const READERS: u8 = 6;
 const DELETE_CURSOR: u8 = 7;
 const TRIM: u8 = 8;
 
-/// Which settings are meant.
+/// The numbers of the settings.
 const RETAIN_BYTES: u8 = 1;
 const RETAIN_AGE: u8 = 2;
 const LIMIT_BYTES: u8 = 4;
@@ -108,7 +108,7 @@ pub enum AdminFrame<'a> {
         /// Settings that change.
         wanted: Wanted,
     },
-    /// A stream is to go, and all that is in it.
+    /// A stream is to be deleted, with all its records.
     Delete {
         /// Name of the stream.
         stream: &'a str,
@@ -147,7 +147,7 @@ impl<'a> AdminFrame<'a> {
     /// Adds the frame to `out`. [`AdminFrame::Unknown`] adds a frame with an empty body.
     ///
     /// # Errors
-    /// [`TooLong`]: one of the names; nothing was added.
+    /// [`TooLong`] for one of the names; no byte was added.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let mut position = None;
         let (kind, wanted, names) = match self {
@@ -249,7 +249,7 @@ pub struct StreamFrame<'a> {
     pub newest_us: u64,
     /// The most bytes that retention keeps; 0 is no limit.
     pub retain_bytes: u64,
-    /// In microseconds; 0 means no limit.
+    /// The retention by age in microseconds; 0 means no limit.
     pub retain_age_us: u64,
     /// 0 means no limit.
     pub limit_bytes: u64,

@@ -68,7 +68,7 @@ pub struct Produce<'a> {
 /// The request of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscribe<'a> {
-    /// Where to begin.
+    /// The place where reading begins.
     pub begin: Begin,
     /// Go on at the tail instead of ending.
     pub follow: bool,
@@ -84,12 +84,12 @@ pub struct Subscribe<'a> {
     pub token: &'a str,
 }
 
-/// Where a reader begins.
+/// The place where a reader begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// At this position, or the oldest kept if that is later. The welcome says where that is.
     Position(u64),
-    /// Behind the last record.
+    /// Reading begins behind the last record.
     Tail,
     /// At the first record received then or later: microseconds since the Unix epoch.
     Timestamp(u64),
@@ -104,7 +104,7 @@ pub struct Administer<'a> {
     pub token: &'a str,
 }
 
-/// The first thing a client says.
+/// The first frame that a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hello<'a> {
     /// The client will send messages.
@@ -119,7 +119,7 @@ impl<'a> Hello<'a> {
     /// Adds the frame to `out`.
     ///
     /// # Errors
-    /// [`TooLong`]: one of the strings; nothing was added.
+    /// [`TooLong`] for one of the strings; no byte was added.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let (kind, strings) = match self {
             Hello::Produce(p) => (PRODUCE, &[p.stream, p.producer, p.token][..]),

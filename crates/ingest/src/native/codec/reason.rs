@@ -1,4 +1,4 @@
-//! Why something was refused.
+//! The reasons of a refusal.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// All that are known.
+            /// All known reasons.
             pub const ALL: &[Reason] = &[$(Reason::$name),*];
 
             /// Number of the reason in a frame.

@@ -27,35 +27,35 @@ const FORGOTTEN: u8 = 2;
 /// A frame from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerFrame<'a> {
-    /// To a producer: go on.
+    /// To a producer: it may send.
     Welcome(Welcome),
     /// Every message up to `id` is at the level granted.
     Ack {
         /// The last message acknowledged.
         id: u64,
-        /// Nothing new: a commit is still under way.
+        /// Whether the frame only keeps the connection alive: a commit is still under way.
         keep_alive: bool,
         /// The reason why the server waits, as a text for people; only in a keep-alive, and empty if
         /// there is none. At most 255 bytes; a longer text is cut.
         why: &'a str,
     },
-    /// Something was refused.
+    /// The server has refused a message or a request.
     Refusal(Refusal<'a>),
-    /// To a reader: go on.
+    /// To a reader: reading begins.
     ReaderWelcome(ReaderWelcome),
     /// Records.
     Batch(Batch<'a>),
     /// The tail was reached without following; the connection closes.
     End {
-        /// Where reading would go on.
+        /// The position at which reading would go on.
         next: u64,
         /// Set where this is not the tail: the reader has finished sending, and its credit is used
         /// up.
         short: bool,
     },
-    /// To an administrator: go on.
+    /// To an administrator: it may send requests.
     AdminWelcome,
-    /// To an administrator: a stream.
+    /// To an administrator: the state of a stream.
     Stream(StreamFrame<'a>),
     /// To an administrator: a cursor or a reader of a stream.
     Place(PlaceFrame<'a>),
@@ -77,7 +77,7 @@ pub struct Welcome {
     pub level: Level,
     /// Largest payload in bytes.
     pub payload_max: u32,
-    /// Most messages unacknowledged.
+    /// Most messages that may be unacknowledged.
     pub window_messages: u32,
     /// Silence, in milliseconds, after which an acknowledgement is repeated while one is owed.
     pub keepalive_ms: u32,
@@ -105,14 +105,14 @@ pub struct Refusal<'a> {
     pub closes: bool,
 }
 
-/// Where a reader stands.
+/// The position of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderWelcome {
     /// The oldest position kept.
     pub first: u64,
     /// The position after the last record.
     pub next: u64,
-    /// Where reading begins.
+    /// The position at which reading begins.
     pub start: u64,
     /// Largest body of a batch frame, in bytes.
     pub body_max: u32,
@@ -310,7 +310,7 @@ fn body_of(kind: u8, flags: u8, mut fields: Fields<'_>) -> Result<ServerFrame<'_
                 body_max: fields.u32()?,
                 skipped: flag,
             };
-            // The reserved field may say anything, but it is there.
+            // The reserved field may have any value, but it is there.
             fields.u32()?;
             ServerFrame::ReaderWelcome(welcome)
         }

@@ -67,7 +67,7 @@ impl Producer {
         self.sent.batches > self.committed.batches
     }
 
-    /// From now on, something waits for the log.
+    /// From now on, an acknowledgement waits for the log.
     pub(super) fn wait_from_now(&mut self, cx: &mut Cx<'_, impl Native>) {
         if !self.owes() && self.pause != Pause::Crowded {
             self.told_at = cx.link.now();
@@ -77,7 +77,7 @@ impl Producer {
         }
     }
 
-    /// Repeats itself if nothing was said for long while something waits.
+    /// Sends a keep-alive if no frame was sent for long while an acknowledgement waits.
     pub(in crate::native) fn expired(&mut self, shared: &Shared, cx: &mut Cx<'_, impl Native>) {
         if !self.owes() && self.pause != Pause::Crowded {
             return;

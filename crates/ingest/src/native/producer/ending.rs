@@ -25,7 +25,7 @@ impl Producer {
         Put::Refused
     }
 
-    /// Refuses for good, once all that was taken is acknowledged.
+    /// Refuses the producer for good, once all taken messages are acknowledged.
     pub(super) fn end_after(
         &mut self,
         id: u64,

@@ -63,7 +63,7 @@ pub(super) struct Producer {
     ending: Ending,
 }
 
-/// Why nothing is read.
+/// Why the connection does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
     No,

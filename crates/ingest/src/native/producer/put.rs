@@ -27,7 +27,7 @@ pub(super) enum Put {
 }
 
 impl Producer {
-    /// Hands over a batch in which something is not new.
+    /// Hands over a batch of which some messages are not new.
     pub(super) fn put_parts(
         &mut self,
         batch: &Batch<'_>,

@@ -84,7 +84,7 @@ impl<'x> Query<'x> {
         self.centre.is_some() || self.centre_missing
     }
 
-    /// Reads the options behind what a command always has.
+    /// Reads the options behind the fixed arguments of a command.
     fn options(&mut self, ctx: &Ctx<'_, '_>, key: &[u8], args: &[&'x [u8]]) -> Done {
         let is_search = ctx.name.starts_with("geosearch");
         let may_store = matches!(ctx.name, "georadius" | "georadiusbymember");

@@ -95,7 +95,7 @@ pub(crate) fn interval(from: &[u8], to: &[u8]) -> Result<(StreamId, StreamId), E
 /// The id of an entry that is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Adding {
-    /// By the clock.
+    /// The server chooses the id, by the clock.
     Any,
     /// Ids of this time.
     Within(u64),
@@ -107,7 +107,7 @@ pub(super) enum Adding {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trimming {
     pub(super) what: Trim,
-    /// Only whole blocks.
+    /// Whether only whole blocks are trimmed.
     pub(super) whole: bool,
     /// At most so many entries; 0 for any number.
     pub(super) limit: u64,
@@ -120,7 +120,7 @@ pub(super) struct Added {
     pub(super) trim: Option<Trimming>,
     /// No stream is made.
     pub(super) only_existing: bool,
-    /// Where the fields begin.
+    /// The place of the first field among the arguments.
     pub(super) fields: usize,
 }
 

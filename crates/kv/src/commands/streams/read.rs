@@ -15,7 +15,7 @@ use crate::types::{Entries, Group, Pending, Stream, StreamId};
 pub(crate) struct Asked<'a, 'x> {
     pub(crate) keys: &'a [&'x [u8]],
     pub(crate) ids: &'a [&'x [u8]],
-    /// Where these are among the arguments.
+    /// The place of the ids among the arguments.
     ids_at: usize,
     /// The place of BLOCK among the arguments, and its milliseconds; 0 waits for ever.
     pub(crate) block: Option<(usize, i64)>,

@@ -23,7 +23,7 @@ pub(super) struct SnapshotFile<F> {
     next: u32,
     offset: u64,
     reserved: u64,
-    /// Bytes that stay free for others whenever room is taken.
+    /// Bytes that stay free for other users of the disk whenever room is taken.
     spare: u64,
     synced: u64,
     bytes: u64,
@@ -36,7 +36,8 @@ fn take(file: &impl DiskFile, len: u64, spare: u64) -> io::Result<()> {
 }
 
 impl<F: DiskFile> SnapshotFile<F> {
-    /// Begins a file with room for `expected` bytes. `spare` bytes more have to be free, for others.
+    /// Begins a file with room for `expected` bytes. `spare` more bytes have to be free, for other
+    /// users of the disk.
     pub(super) fn create<D: Disk<File = F>>(
         disk: &D,
         expected: u64,

@@ -299,7 +299,7 @@ impl<D: Disk> Keeper<D> {
         }
     }
 
-    /// Says what the log needs, now and then.
+    /// Logs, now and then, how much space the log needs.
     fn tell_full(&mut self, now: Duration) {
         if self.told_full.is_some_and(|told| now < told + TOLD_AGAIN) {
             return;
@@ -523,7 +523,7 @@ impl<D: Disk> Keeper<D> {
         Step::Worked
     }
 
-    /// Gives up, but not the walk.
+    /// Gives the snapshot up, but not the walk.
     fn fail(&mut self, begun: Begun, walk: Walk, why: Failed, now: Now) -> Step {
         self.discard();
         self.end(begun.at, now, Err(why));

@@ -40,7 +40,7 @@ pub enum SnapshotError {
     /// The operating system could not read the snapshot.
     #[error("{file}: {source}")]
     Io {
-        /// Which.
+        /// The name of the file.
         file: String,
         /// Why.
         source: io::Error,
@@ -48,9 +48,9 @@ pub enum SnapshotError {
     /// The bytes of the snapshot differ from the bytes that were written.
     #[error("{file}: {wrong}. {instead}")]
     Damaged {
-        /// Which.
+        /// The name of the file.
         file: String,
-        /// Where, and what.
+        /// The place of the damage, and what was found.
         wrong: Wrong,
         /// The data that a start can use instead of this snapshot.
         instead: Instead,
@@ -60,7 +60,7 @@ pub enum SnapshotError {
         "{file}: the snapshot belongs to the log {found:016x}, and this is the log {expected:016x}"
     )]
     Foreign {
-        /// Which.
+        /// The name of the file.
         file: String,
         /// The number of the log here.
         expected: u64,
@@ -70,7 +70,7 @@ pub enum SnapshotError {
     /// The snapshot has more databases than there are.
     #[error("{file}: the snapshot has {found} databases, and the server has {expected} now")]
     Databases {
-        /// Which.
+        /// The name of the file.
         file: String,
         /// How many there are.
         expected: u16,

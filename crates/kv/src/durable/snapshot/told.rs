@@ -28,7 +28,7 @@ pub struct Status {
     asked: u64,
     begun: u64,
     ended: u64,
-    /// The last one whose snapshot counts.
+    /// The last request whose snapshot is complete.
     kept: u64,
     stopping: bool,
 }
@@ -58,7 +58,7 @@ impl Status {
 #[derive(Debug, Default)]
 pub struct Snapshots {
     status: Mutex<Status>,
-    /// Signalled when the keeper may have something to do.
+    /// Signalled when the keeper may have work.
     pub(super) work: Condvar,
     /// The keeper waits for the log: no other thread need tell it that the log has moved.
     pub(super) awaits_log: AtomicBool,

@@ -28,9 +28,9 @@ pub enum AclFileError {
     /// A line is not one that makes a user.
     #[error("{path}:{line}: {why}")]
     Line {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: usize,
         /// The reason of the refusal; the text repeats no secret.
         why: String,
@@ -119,7 +119,7 @@ fn write_new(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 impl Acl {
-    /// Has the users of the file.
+    /// Replaces the users by those of the file.
     pub(crate) fn load(
         &self,
         password: Option<&str>,

@@ -20,7 +20,7 @@ pub(crate) trait Place {
     fn shared(&self) -> &Shared;
     /// Milliseconds of the loops' clock.
     fn now_ms(&self) -> u64;
-    /// Since the epoch.
+    /// The time of day, since the epoch.
     fn wall(&self) -> Duration;
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Leaves {
 
 static LEAVES: LazyLock<Leaves> = LazyLock::new(Leaves::new);
 
-/// The categories of what a call runs.
+/// The categories of the command that a call runs.
 pub(in crate::service) fn categories_of_call(entry: &Entry, args: &[&[u8]]) -> Categories {
     LEAVES.all[LEAVES.called(entry, args)].categories
 }
@@ -32,7 +32,7 @@ pub(in crate::service) fn names() -> impl Iterator<Item = (String, Categories)> 
     LEAVES.all.iter().map(|leaf| (leaf.name(), leaf.categories))
 }
 
-/// The one list.
+/// The list of all commands, made once.
 pub(super) fn leaves() -> &'static Leaves {
     &LEAVES
 }

@@ -29,13 +29,13 @@ impl Reason {
     }
 }
 
-/// Where a command came from.
+/// The context in which a command was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
     TopLevel,
-    /// To be queued by MULTI.
+    /// The command was to be queued by MULTI.
     Queued,
-    /// By EXEC.
+    /// The command was run by EXEC.
     Multi,
     Script,
 }
@@ -133,7 +133,7 @@ impl Log {
         kept.entries.truncate(most);
     }
 
-    /// Bytes of memory of all that is kept. Goes through all of it.
+    /// Bytes of memory of all kept entries. Goes through all of it.
     pub(crate) fn bytes(&self) -> usize {
         self.kept().entries.iter().map(Entry::bytes).sum()
     }

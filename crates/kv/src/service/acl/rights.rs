@@ -60,7 +60,7 @@ impl Rights {
             .collect();
     }
 
-    /// To be called behind changes.
+    /// Finishes the rights; to be called behind changes.
     pub(super) fn settle(mut self) -> Rights {
         let unrestricted = self.selectors().any(Selector::is_unrestricted);
         self.root.shrink();
@@ -78,7 +78,7 @@ impl Rights {
         size_of::<Rights>() + passwords + self.selectors().map(Selector::bytes).sum::<usize>()
     }
 
-    /// Whether nothing is forbidden.
+    /// Whether the rights forbid nothing.
     pub(crate) fn is_unrestricted(&self) -> bool {
         self.unrestricted
     }
@@ -135,7 +135,7 @@ impl Rights {
     }
 }
 
-/// The name of what a call runs, as in `config|get`.
+/// The name of the command that a call runs, as in `config|get`.
 pub(in crate::service) fn name_of_call(entry: &Entry, args: &[&[u8]]) -> String {
     leaves().all()[leaves().called(entry, args)].name()
 }

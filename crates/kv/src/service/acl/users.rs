@@ -96,7 +96,7 @@ pub(crate) struct Acl {
     pub(crate) log_max: AtomicUsize,
     /// Memory that all users may take, `acl-users-memory-limit`; bytes.
     pub(crate) bytes_max: AtomicUsize,
-    /// Where users are kept, if anywhere.
+    /// The file in which users are kept, if any.
     pub(crate) file: OnceLock<PathBuf>,
 }
 
@@ -173,7 +173,7 @@ impl Acl {
             .filter(|account| account.rights().accepts(given))
     }
 
-    /// Keeps others from changing users meanwhile.
+    /// Keeps other connections from changing users meanwhile.
     pub(super) fn begin_change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }

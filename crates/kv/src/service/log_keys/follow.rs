@@ -32,7 +32,7 @@ use crate::store::Nothing;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Ask {
-    /// Whether there may be something to read.
+    /// Whether new records may be there.
     fn is_ready(&self, shown: &Shown) -> bool {
         let Ask::Behind { streams, .. } = self else {
             return true;
@@ -222,7 +222,7 @@ impl RespConn {
         true
     }
 
-    /// Waits for the log to move.
+    /// Waits until the log has new records.
     fn follow(&mut self, reading: &Reading, cx: &mut Cx<'_, RespConn>) {
         reading.join(cx.link.id(), cx.local);
         if let Some(until) = reading.until {
@@ -329,7 +329,7 @@ impl RespConn {
         self.end_reading(*reading, &mut reply, cx);
     }
 
-    /// Nothing was found where something might have been: waits on.
+    /// No record was found where one might have been: waits on.
     fn go_on_following(
         &mut self,
         mut reading: Box<Reading>,
@@ -371,7 +371,7 @@ impl RespConn {
             return;
         };
         if reading.state == State::Read {
-            // If that turns out to be nothing, its time is over.
+            // If no record is found, the wait's time is over.
             reading.until = Some(cx.link.now());
             self.reading = Some(reading);
             return;

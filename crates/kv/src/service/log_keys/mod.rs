@@ -93,7 +93,7 @@ pub(crate) struct Shown {
     refused: AtomicU64,
     /// Throttle of log lines about replies that are too long.
     refusals: Throttle,
-    /// Has the log ring the alarm.
+    /// Keeps the log ringing the alarm.
     _watch: Watch,
 }
 

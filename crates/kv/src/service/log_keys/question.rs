@@ -19,7 +19,7 @@ pub(super) enum Ask {
         positions: Range<u64>,
         /// `None` for any number.
         count: Option<usize>,
-        /// The last first.
+        /// Whether the last entry comes first.
         back: bool,
     },
     /// XINFO STREAM.

@@ -25,8 +25,8 @@ const BACK: u64 = 4096;
 pub(crate) enum Answer {
     /// The reply of the command.
     Reply(Vec<u8>),
-    /// There are no entries yet. The position at which reading goes on in each stream, if it is
-    /// known: lost records are before it.
+    /// The streams have no further entries yet. The position at which reading goes on in each
+    /// stream, if it is known: lost records are before it.
     Nothing(Vec<Option<u64>>),
     /// The reply is longer than a client's output may be.
     TooMuch,
@@ -51,7 +51,7 @@ pub struct WasRead(pub(super) Result<Read, NotDone>);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) proto: Proto,
-    /// Bytes from which on nothing is added. A single entry may be longer.
+    /// Bytes of the reply from which on no entry is added. A single entry may be longer.
     pub(super) reply_max: usize,
     /// Bytes that a client's output may have.
     pub(super) output_max: usize,
@@ -278,8 +278,8 @@ impl Reading<'_> {
     }
 
     /// XREAD: reads the entries behind the given ids. Each stream has its share of the reply's
-    /// limit, and the part that the streams before it have not used. Where reading goes on if there
-    /// was nothing.
+    /// limit, and the part that the streams before it have not used. Returns where reading goes on
+    /// if there was no entry.
     fn behind(
         &mut self,
         streams: &[Wanted],
@@ -451,7 +451,7 @@ impl Reading<'_> {
         self.one(|reading| reading.back(stream, first..next, 1))
     }
 
-    /// The one entry of an array, or nothing.
+    /// Writes an array of one entry, or a null.
     fn one(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Failed>) -> Result<(), Failed> {
         let from = self.reply.len();
         write(self)?;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use tidewire::ConnId;
 
-/// Which connections wait for which streams.
+/// The connections that wait, by their streams.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     by_stream: HashMap<Arc<str>, Followed>,
     conns: BTreeMap<ConnId, Box<[Arc<str>]>>,
 }
 
-/// Where a stream was.
+/// The end of a stream at the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     /// The stream was not looked at since the first waiter came.

@@ -1,4 +1,4 @@
-//! Which loops have subscribers of what.
+//! The loops that have subscribers, by channels and patterns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -243,7 +243,7 @@ impl<M> Hub<M> {
     /// subscriptions it matches.
     ///
     /// # Errors
-    /// If an inbox is full, unless `overfill`; nothing was sent then.
+    /// An error if an inbox is full, unless `overfill`; no message was sent then.
     pub(crate) fn publish(
         &self,
         sharded: bool,

@@ -15,7 +15,7 @@ const EVENTS_MAX: usize = 64 << 20;
 /// Bytes that a queued message takes beside its text.
 const MESSAGE_COST: usize = 64;
 
-/// Something published.
+/// A published message.
 #[derive(Debug)]
 pub(crate) struct Published {
     pub(crate) channel: Bytes,

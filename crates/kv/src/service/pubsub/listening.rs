@@ -118,7 +118,7 @@ impl Subscriptions {
         self.names.iter().all(BTreeSet::is_empty)
     }
 
-    /// Whether the client has gone: it subscribes to nothing any more.
+    /// Whether the client has gone: it can subscribe to no more channels.
     pub(super) fn has_left(&self) -> bool {
         self.left.is_some()
     }

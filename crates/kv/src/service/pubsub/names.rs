@@ -1,4 +1,4 @@
-//! Channels and patterns, each with something.
+//! Channels and patterns, each with a value.
 
 use std::collections::HashMap;
 use std::sync::Arc;

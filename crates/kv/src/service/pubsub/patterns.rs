@@ -27,7 +27,7 @@ pub(super) struct Cursor {
     behind: Option<Arc<[u8]>>,
 }
 
-/// Patterns, each with something.
+/// Patterns, each with a value.
 #[derive(Debug)]
 pub(super) struct Patterns<V> {
     by_prefix: HashMap<Box<[u8]>, Alike<V>>,

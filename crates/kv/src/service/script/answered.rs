@@ -4,7 +4,7 @@ use tidewire_lua::Answer;
 
 use crate::reply::{Proto, Reply};
 
-/// Writes what a script has answered.
+/// Writes the answer of a script.
 pub(super) fn write(answer: &Answer, reply: &mut Reply) {
     if reply.is_over() {
         return;

@@ -114,7 +114,7 @@ fn serve(jobs: &Jobs, shared: &Shared) -> bool {
     shared.scripts.stuck.load(Relaxed) < most && spawn("tidewire-scripts", move || work(jobs))
 }
 
-/// Ends what the hook does not reach.
+/// Ends scripts that the hook does not reach.
 fn watch(jobs: &Jobs) {
     /// So many looks at nothing, until the thread waits to be woken.
     const LOOKS: u32 = 40;
@@ -299,7 +299,8 @@ fn next(jobs: &Jobs, kept: &mut Option<Box<Interpreter>>) -> Option<Job> {
     }
 }
 
-/// Runs scripts until there is no server any more, or the thread was given up. Between them it holds nothing of the server.
+/// Runs scripts until there is no server any more, or the thread was given up. Between two scripts the thread holds no
+/// state of the server.
 fn work(jobs: Jobs) {
     let (mut kept, mut stats) = (None, None);
     loop {

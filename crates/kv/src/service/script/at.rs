@@ -23,7 +23,7 @@ use crate::service::{
     command, hello, misc, persistence, pubsub_commands, replication_commands, saving,
 };
 
-/// Where a script runs.
+/// The place where a script runs: a loop or the thread.
 pub(in crate::service) enum At<'a, 'c> {
     Loop(&'a mut Cx<'c, RespConn>),
     Apart(&'a mut Apart),

@@ -61,9 +61,9 @@ pub(crate) struct Scripts {
     pub(super) phase: Phase,
     /// The one that runs is a function.
     pub(super) is_function: AtomicBool,
-    /// The server ends: what takes long is ended, whatever it has written.
+    /// Whether the server ends: scripts that take long are ended then, even after a write.
     ends: AtomicBool,
-    /// The one that takes long.
+    /// The script that takes long.
     pub(super) long: Mutex<Option<Long>>,
     /// The loops, which have connections that wait for what a script keeps.
     loops: Mutex<BTreeMap<u64, LoopHandle<Message>>>,
@@ -179,7 +179,7 @@ impl Scripts {
         self.flushes.fetch_add(1, Relaxed);
     }
 
-    /// Ends what takes long, and what will, because the server ends.
+    /// Ends scripts that take long, now or later, because the server ends.
     pub(crate) fn end_slow(&self) {
         self.ends.store(true, Relaxed);
     }
@@ -204,7 +204,7 @@ impl Scripts {
         self.loops().remove(&name);
     }
 
-    /// Has connections look again that wait for what a script keeps.
+    /// Lets connections look again that wait for keys of a script.
     pub(crate) fn wake_parked(&self) {
         self.loops().values().for_each(LoopHandle::signal);
     }
@@ -213,7 +213,7 @@ impl Scripts {
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one that takes long.
+    /// The script that takes long.
     pub(super) fn long(&self) -> MutexGuard<'_, Option<Long>> {
         self.long.lock().unwrap_or_else(PoisonError::into_inner)
     }

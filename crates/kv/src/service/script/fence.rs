@@ -17,7 +17,7 @@ const CUT: u8 = 2;
 pub(super) struct Fence(AtomicU8);
 
 impl Fence {
-    /// Of a thread that is at the host.
+    /// The fence of a thread that is at the host.
     pub(super) fn new() -> Fence {
         Fence(AtomicU8::new(AT_HOST))
     }

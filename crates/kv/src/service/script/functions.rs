@@ -113,7 +113,7 @@ fn look(
 /// Loads a library to see what is in it, or the error line.
 ///
 /// # Errors
-/// There is no interpreter.
+/// The error that no interpreter can be made.
 pub(super) fn try_text(
     code: &[u8],
     at: &mut At<'_, '_>,

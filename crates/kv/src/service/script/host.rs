@@ -100,7 +100,7 @@ pub(super) struct Commands<'a, 'b, 's, 'c> {
     /// The name of the script in FUNCTION STATS.
     pub(super) name: &'a str,
     pub(super) args: &'a [&'a [u8]],
-    /// The script takes long, and others are told so.
+    /// Whether the script takes long, and other clients are told so.
     pub(super) busy: Option<Busy<'s>>,
 }
 

@@ -16,7 +16,7 @@ pub(super) enum By {
 }
 
 impl Kind {
-    /// The one of this name.
+    /// The kind of the command of this name.
     pub(crate) fn of(name: &str) -> Option<Kind> {
         let (by, read_only) = match name {
             "eval" => (By::Text, false),

@@ -52,7 +52,7 @@ struct State<J, R> {
     running: Option<Arc<R>>,
     /// A thread takes jobs, or runs one and has not been given up.
     is_served: bool,
-    /// The thread that watches waits until something runs.
+    /// Whether the watching thread waits until a script runs.
     watcher_sleeps: bool,
     closed: bool,
 }
@@ -60,9 +60,9 @@ struct State<J, R> {
 /// The next task of the thread.
 pub(super) enum Next<J> {
     Job(J),
-    /// Nothing has come in time.
+    /// No task has arrived in time.
     Nothing,
-    /// There is no server any more.
+    /// The server has ended.
     Closed,
 }
 

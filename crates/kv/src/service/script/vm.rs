@@ -22,7 +22,7 @@ pub(super) struct Running {
     what: Cell<What>,
     /// How often the script was looked at since it takes too long.
     looks: Cell<u32>,
-    /// The script has published something: done twice, that would be heard.
+    /// Whether the script has published a message, which must not be published twice.
     pub(super) said: Cell<bool>,
     /// The watch that ends a script which the hook does not reach; on the thread for scripts, while
     /// one runs.
@@ -94,7 +94,7 @@ impl Running {
         self.watched.replace(None);
     }
 
-    /// Whether what runs was ended by others.
+    /// Whether another thread has ended the running script.
     fn is_cut(&self) -> bool {
         let watched = self.watched.borrow();
         watched

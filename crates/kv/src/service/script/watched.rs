@@ -51,13 +51,13 @@ struct Stage {
 pub(super) struct Watched {
     pub(super) fence: Fence,
     pub(super) shared: Arc<Shared>,
-    /// Taken by the one that answers.
+    /// Taken by the thread that answers the client.
     permit: Mutex<Option<Permit<Message>>>,
     is_transaction: bool,
     stage: Mutex<Stage>,
-    /// Shards are kept from others.
+    /// Whether shards are kept from other threads.
     pub(super) keeps: AtomicBool,
-    /// The transaction has changed something: it cannot be ended half way.
+    /// Whether the transaction has changed a key: it cannot be ended half way.
     pub(super) wrote: AtomicBool,
 }
 
@@ -221,8 +221,8 @@ impl Watched {
         }
     }
 
-    /// Gives back what the script had, and answers for it. The script's thread holds no part of the
-    /// store any more.
+    /// Gives back the script's locks and keys, and answers for it. The script's thread holds no
+    /// part of the store any more.
     fn end_cut(&self, stage: &mut Stage, why: Why) {
         let shared = &self.shared;
         let scripts = &shared.scripts;

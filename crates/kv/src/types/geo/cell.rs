@@ -7,9 +7,9 @@ use super::point::{LATITUDE_MAX, LONGITUDE_MAX, Point};
 /// A part of the Earth; there are two to the power of `steps` of them in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// From the south.
+    /// Number of the row, from the south.
     row: u32,
-    /// From the west.
+    /// Number of the column, from the west.
     column: u32,
     steps: u32,
 }

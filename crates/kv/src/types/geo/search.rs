@@ -9,14 +9,14 @@ use super::point::{EARTH_RADIUS, Point, degrees, north_distance, radians};
 pub enum Shape {
     /// A circle.
     Circle {
-        /// From the centre.
+        /// The distance from the centre.
         radius: f64,
     },
     /// A rectangle around the centre: half of each length lies on either side.
     Box {
-        /// From west to east.
+        /// The width from west to east.
         width: f64,
-        /// From south to north.
+        /// The height from south to north.
         height: f64,
     },
 }

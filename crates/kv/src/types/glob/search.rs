@@ -29,7 +29,7 @@ pub(super) fn find(piece: &[u8], len: usize, text: &[u8], steps: &mut u64) -> Op
     None
 }
 
-/// By Knuth, Morris and Pratt.
+/// Finds plain bytes by the algorithm of Knuth, Morris and Pratt.
 fn plain(bytes: &[u8], text: &[u8], steps: &mut u64) -> Option<usize> {
     let (mut few, mut many) = ([0; SHORT], Vec::new());
     let again = match few.get_mut(..bytes.len()) {

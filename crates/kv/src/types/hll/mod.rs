@@ -58,8 +58,8 @@ pub fn is_dense(hll: &[u8]) -> bool {
     hll.get(4) == Some(&0)
 }
 
-/// Adds an element; returns whether that changed anything. A sparse one that would exceed
-/// `sparse_max` bytes becomes dense.
+/// Adds an element; returns whether a register changed. A sparse one that would exceed `sparse_max`
+/// bytes becomes dense.
 ///
 /// # Errors
 /// The string is no HyperLogLog.
@@ -107,8 +107,8 @@ fn raise(hll: &mut Vec<u8>, index: usize, to: u8, sparse_max: usize) -> Result<b
     Ok(changed)
 }
 
-/// Raises all registers to the registers of others. If any of the sources was dense, the result is
-/// dense.
+/// Raises all registers to the registers of other HyperLogLogs. If any of the sources was dense,
+/// the result is dense.
 ///
 /// # Errors
 /// The string is no HyperLogLog.

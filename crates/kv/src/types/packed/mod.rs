@@ -31,7 +31,7 @@ pub(super) struct Packed {
     count: u16,
 }
 
-/// Most elements that there can be.
+/// Most elements that a packed collection can have.
 pub(super) const ELEMENTS_MAX: usize = u16::MAX as usize;
 
 impl Packed {

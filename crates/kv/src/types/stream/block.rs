@@ -23,7 +23,7 @@ pub(super) struct Block {
     /// The names of fields, then the entries: size of what follows, id, 0 or the number of fields, values or
     /// pairs.
     bytes: Vec<u8>,
-    /// Where the names end.
+    /// The end of the names.
     names_end: u32,
     /// The start of the first remaining entry.
     start: u32,

@@ -148,12 +148,12 @@ impl Group {
         self.read
     }
 
-    /// Goes on behind this id.
+    /// Moves the group to behind this id.
     pub fn set(&mut self, last: StreamId, read: Option<u64>) {
         (self.last, self.read) = (last, read);
     }
 
-    /// Goes on behind this id, if that is further on.
+    /// Moves the group on behind this id, if the group is not further on already.
     pub fn skip_to(&mut self, last: StreamId) {
         self.last = self.last.max(last);
     }
@@ -247,7 +247,7 @@ impl Group {
         (number, true)
     }
 
-    /// A consumer has asked for something, and perhaps was given something.
+    /// Notes a consumer's request, and whether it was given an entry.
     pub fn note(&mut self, number: u32, now_ms: u64, given: bool) {
         if let Some(consumer) = &mut self.consumers[number as usize] {
             consumer.seen_ms = now_ms;

@@ -5,14 +5,14 @@
 pub struct StreamId {
     /// Milliseconds since 1970, if the server has chosen the id.
     pub ms: u64,
-    /// Tells ids of one time apart.
+    /// A number that tells ids of one millisecond apart.
     pub seq: u64,
 }
 
 impl StreamId {
     /// The id before all entries; no entry has this id.
     pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
-    /// The last there can be.
+    /// The greatest id.
     pub const MAX: StreamId = StreamId {
         ms: u64::MAX,
         seq: u64::MAX,

@@ -8,7 +8,7 @@ use crate::allocator::block_of;
 /// Most elements of a chunk.
 const MOST: usize = 64;
 
-/// Something that has an id.
+/// An element with an id.
 pub(super) trait Keyed {
     fn id(&self) -> StreamId;
 }
@@ -70,7 +70,7 @@ impl<T: Keyed> Ordered<T> {
 
     /// The chunk in which an id is, or would be.
     fn chunk(&self, id: StreamId) -> Option<usize> {
-        // Most are at either end.
+        // Most elements are added and removed at either end.
         if let Some(last) = self.chunks.len().checked_sub(1)
             && self.chunks[last][0].id() <= id
         {
@@ -91,7 +91,7 @@ impl<T: Keyed> Ordered<T> {
         Some(&self.chunks[chunk][at.ok()?])
     }
 
-    /// To be changed; not its id.
+    /// An element to be changed; its id must stay.
     pub(super) fn get_mut(&mut self, id: StreamId) -> Option<&mut T> {
         let (chunk, at) = self.find(id)?;
         Some(&mut self.chunks[chunk][at.ok()?])

@@ -1,4 +1,4 @@
-//! What there can be many of, and how a server gets them.
+//! The kinds of objects of which a server can have many, and how it gets them.
 
 use std::io;
 use std::net::SocketAddr;

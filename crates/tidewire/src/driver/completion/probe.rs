@@ -87,8 +87,8 @@ fn converse(
     let local = |e: io::Error| format!("the loopback interface failed: {e}");
     let refused = |e: io::Error| format!("handing over failed: {e}");
     let listener = TcpListener::bind("127.0.0.1:0").map_err(local)?;
-    // As the builder's listeners are. Each step waits before it is served, because waiting is what
-    // a kernel may refuse.
+    // The listener is non-blocking, as the builder's listeners are. Each step waits before it is
+    // served, because waiting is what a kernel may refuse.
     listener.set_nonblocking(true).map_err(local)?;
     let accept = Operation::Accept {
         listener: listener.as_raw_fd(),

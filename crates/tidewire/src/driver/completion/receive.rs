@@ -316,8 +316,8 @@ impl<Q: Queues> Sockets<Q> {
             return self.close_if_quiet(core, index);
         }
         if !done.more() {
-            // Taken back, or ended by itself. The connection may be wanted again, also after it
-            // knows of the end.
+            // The receive was cancelled, or ended by itself. The connection may be wanted again,
+            // also after it knows of the end.
             core.touch(index);
         }
         if done.result < 0 {

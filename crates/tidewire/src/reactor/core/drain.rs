@@ -15,7 +15,7 @@ use crate::vocabulary::peer::Origin;
 const LAST_LOOKS: u32 = 64;
 
 impl Core {
-    /// Gives up dialling. The engine then reads from each connection what the kernel holds for it
+    /// Gives all dials up. The engine then reads from each connection what the kernel holds for it
     /// and calls `owe_drain`.
     pub(crate) fn begin_drain(&mut self, io: &mut impl Transport, clock: &StopClock) {
         self.draining = true;

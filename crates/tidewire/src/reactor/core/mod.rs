@@ -92,7 +92,7 @@ pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) waker: Arc<Waker>,
     hosts: Vec<Box<dyn Host>>,
-    /// Some services look ahead.
+    /// Whether some services look ahead.
     looks_ahead: bool,
     /// Limits of each host, without the virtual call.
     limits: Vec<Arc<Limits>>,

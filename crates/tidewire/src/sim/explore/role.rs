@@ -20,7 +20,7 @@ pub(super) enum Role {
     Nap,
     /// Writes behind a mark, which is released after a while.
     Hold,
-    /// Tells itself.
+    /// The connection tells itself a message.
     Tell,
     /// Says no more after so many bytes.
     FallSilent(usize),

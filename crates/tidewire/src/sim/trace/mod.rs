@@ -29,7 +29,7 @@ use crate::vocabulary::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// When.
+    /// The time of the event.
     pub at: Instant,
     /// What.
     pub what: What,
@@ -130,7 +130,7 @@ struct Said {
     sent: u64,
     arrived: u64,
     received: u64,
-    /// The first that is kept.
+    /// The number of the first kept event.
     first: u64,
     bytes: Vec<u8>,
 }

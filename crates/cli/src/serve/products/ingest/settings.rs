@@ -79,7 +79,7 @@ pub(super) struct IngestOptions {
     pub(super) plan: native::Settings,
 }
 
-/// Which streams there are.
+/// Whether streams are created by their first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum StreamsName {
     /// Streams that producers name.

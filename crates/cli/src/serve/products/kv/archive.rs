@@ -108,7 +108,7 @@ impl Drop for Archive {
     }
 }
 
-/// The last snapshot at home.
+/// The last snapshot in the home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Last {
     snapshot: Option<AtHome>,

@@ -80,7 +80,7 @@ pub(super) fn refuse_begun(directory: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Whether nothing is there, a file can be written, and so many bytes are free. Leaves nothing behind but the directory.
+/// Whether nothing is there, a file can be written, and so many bytes are free. Leaves only the directory behind.
 pub(super) fn probe(directory: &Path, room: u64) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     is_free(directory)?;

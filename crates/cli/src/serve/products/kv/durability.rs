@@ -1,4 +1,4 @@
-//! When changes of keys are durable.
+//! The durability of keys: when changes are durable.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use tidewire_log::Policy as Commits;
 
 use crate::serve::logs::options::PolicyName;
 
-/// When changes of keys are durable.
+/// The durability of keys: when changes are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// Never.
+    /// Changes are never durable.
     None,
-    /// By what the log here promises.
+    /// Changes are durable as the local log promises.
     Here(Commits),
     /// A change is answered when it is in the home.
     Replicated,

@@ -96,7 +96,7 @@ fn is_address(place: &tidewire::Endpoint) -> bool {
     place.tcp().is_some_and(|at| !at.ip().is_unspecified())
 }
 
-/// Has the server begin anew. Clones are the same one.
+/// A handle that makes the server begin again. Clones are the same one.
 #[derive(Clone, Default)]
 pub(super) struct Anew(Arc<Inner>);
 
@@ -179,7 +179,7 @@ impl Anew {
     }
 }
 
-/// Moves the log away; nothing is deleted.
+/// Moves the log away; no file is deleted.
 fn put_aside(directory: &Path) -> Result<(), Failure> {
     let to = aside(directory);
     let moved = fs::create_dir_all(&to).and_then(|()| {

@@ -33,7 +33,7 @@ use crate::serve::running::now::now_ms;
 /// Where a snapshot from home is kept for a moment, in the directory of the data.
 const FETCHED: &str = "kv-fetched";
 
-/// While there is nothing that could be waited with.
+/// The pause while the home is away.
 const AWAY: Duration = Duration::from_millis(50);
 /// The longest pause before a snapshot at home is tried to be read again.
 const AGAIN_LAST: Duration = Duration::from_secs(30);
@@ -155,7 +155,7 @@ impl Drop for Following {
 enum NotBegun {
     /// The step is to be tried again.
     Now(String),
-    /// Another try would change nothing.
+    /// Another attempt could not succeed.
     Ever(String),
 }
 

@@ -199,7 +199,7 @@ impl Carrier {
         }
     }
 
-    /// Why nothing is carried for now, if so.
+    /// Why no record is carried for now, if so.
     pub(super) fn trouble(&self) -> Option<Arc<str>> {
         self.running.shown().status().trouble
     }
@@ -228,7 +228,7 @@ impl Carried {
         }
     }
 
-    /// For INFO and ROLE.
+    /// Fills in the state for INFO and ROLE.
     pub(super) fn tell(&self, to: &mut Replicated) {
         let status = self.shown.status();
         to.role = Role::Owner;

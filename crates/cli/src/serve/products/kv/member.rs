@@ -29,7 +29,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(500);
 /// Until what did not work is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How old what the group has said may be.
+/// The greatest age of the group's answer.
 const OLD: Duration = Duration::from_secs(5);
 /// A follower whose rank is not known waits up to so long, by chance.
 const CHANCE_MS: u64 = 3000;

@@ -32,7 +32,7 @@ use crate::serve::running::now::now_ms;
 /// Between two lines about how far the recovery has come.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// Between two looks at what a start waits for.
+/// The pause between two checks of an awaited condition.
 const AWAITED: Duration = Duration::from_millis(5);
 
 /// Whether another start may succeed: the error is the system's, and not about the stored data.
@@ -355,7 +355,8 @@ impl Kv {
         Ok(is_current)
     }
 
-    /// What an owner carries its store home with. A server that fails over by itself joins the others.
+    /// What an owner carries its store home with. A server that fails over by itself joins the other
+    /// servers of the store.
     fn terms(&self, plan: &Plan, at: &[(Kind, tidewire::Endpoint)]) -> Result<Terms, Failure> {
         let options = &self.options;
         let mut terms = Terms {
@@ -632,7 +633,7 @@ fn await_home(
     }
 }
 
-/// In all databases.
+/// The number of keys in all databases.
 fn keys(store: &Store) -> usize {
     store.keyspaces().iter().map(|keys| keys.keys).sum()
 }
