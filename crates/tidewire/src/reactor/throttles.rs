@@ -43,6 +43,7 @@ impl Default for Throttles {
             attempts: a_second(),
             buffers: a_second(),
             dials: a_second(),
+            lookups: a_second(),
         }
     }
 }
