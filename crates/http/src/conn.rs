@@ -807,7 +807,7 @@ impl<H: Handler> Protocol for HttpConn<H> {
         let Owed {
             mut asked, body, ..
         } = *owed;
-        asked.keep &= !self.stop.is_some_and(|stop| stop.left == 0);
+        asked.keep &= self.stop.is_none_or(|stop| stop.left > 0);
         let mut outcome = Outcome::Sent;
         let before = cx.link.queued_len();
         let wire = &mut cx.local.wire;

@@ -211,8 +211,11 @@ fn an_abort_at_a_farewell_sends_what_was_answered() {
     }
 }
 
+/// Makes something else of a good record.
+type Breaks = fn(&mut Vec<u8>);
+
 /// Ways in which the last record of a flight is no record of this connection, made of a good one.
-const FAULTS: [(&str, fn(&mut Vec<u8>)); 4] = [
+const FAULTS: [(&str, Breaks); 4] = [
     ("one bit is wrong", |record| {
         *record.last_mut().unwrap() ^= 1
     }),
@@ -234,7 +237,7 @@ fn records_of(writer: &mut dyn FnMut(&[u8], &mut Vec<u8>), messages: &[&[u8]]) -
 }
 
 /// These messages, and a broken record right behind them.
-fn flight(stream: &mut Stream, messages: &[&[u8]], breaks: fn(&mut Vec<u8>)) -> Vec<u8> {
+fn flight(stream: &mut Stream, messages: &[&[u8]], breaks: Breaks) -> Vec<u8> {
     let mut write = |message: &[u8], record: &mut Vec<u8>| {
         stream.conn.writer().write_all(message).unwrap();
         while stream.conn.wants_write() {

@@ -346,7 +346,7 @@ mod tests {
             }
         }
         let sum: usize = held.iter().sum();
-        assert!((1 << 20) / 4 * 3 <= sum && sum <= 1 << 20, "{sum}");
+        assert!(((1 << 20) / 4 * 3..=1 << 20).contains(&sum), "{sum}");
         // What is given back within the turn is known at its end.
         for (meter, held) in loops.iter_mut().zip(held) {
             meter.change(held, 0);
