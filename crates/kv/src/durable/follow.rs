@@ -269,6 +269,8 @@ pub struct Follower {
     from: Option<Option<u64>>,
     /// The notes that are left with the claim.
     words: Words,
+    /// The first try opens the home at once: the caller has read the marks.
+    has_looked: bool,
     tries: u32,
     /// The home may be claimed already: no answer has said that it is not.
     may_own: bool,
@@ -316,6 +318,7 @@ impl Follower {
             owner: None,
             from: None,
             words: Words::new(),
+            has_looked: false,
             tries: 0,
             may_own: false,
             is_wanted: true,
@@ -355,6 +358,7 @@ impl Follower {
         if let State::Following = self.state {
             (self.owner, self.tries, self.refused) = (Some(owner), 0, None);
             (self.from, self.words) = (None, Words::new());
+            self.has_looked = false;
             (self.may_own, self.is_wanted) = (false, true);
             self.state = State::Waiting(Duration::ZERO);
         }
@@ -372,6 +376,8 @@ impl Follower {
         self.take_over(owner);
         if self.owner == Some(owner) {
             (self.from, self.words, self.settings.retry) = (Some(from), words, retry);
+            // To look once more could be to wait until a transaction ends that a dead owner has left open.
+            self.has_looked = true;
         }
     }
 
@@ -435,7 +441,13 @@ impl Follower {
         }
         self.call_off();
         match self.state {
-            State::Waiting(until) if now >= until => self.look(now, home),
+            State::Waiting(until) if now >= until => match std::mem::take(&mut self.has_looked) {
+                true => {
+                    self.tries += 1;
+                    self.open(now, home);
+                }
+                false => self.look(now, home),
+            },
             State::Looking(_, within)
             | State::Opening(_, within)
             | State::Claiming(_, within, _)

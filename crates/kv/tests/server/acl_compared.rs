@@ -30,7 +30,11 @@ fn both() -> Option<(Redis, Client, Server, Client)> {
 
 fn names(client: &mut Client, category: &str) -> BTreeSet<String> {
     let names = client.ask(&format!("ACL CAT {category}")).array();
-    names.into_iter().map(Value::text).collect()
+    let names = names.into_iter().map(Value::text);
+    // A real server has SENTINEL only where it is a Sentinel and serves no keys.
+    names
+        .filter(|name| name.split('|').next() != Some("sentinel"))
+        .collect()
 }
 
 #[test]
