@@ -1,8 +1,10 @@
 """What a client must do that is given the messages line 1, line 2, ... to store as one named producer: a
 server is played for it that is as awkward as the protocol allows, or that breaks it."""
 
+import os
 import socket
 import struct
+import tempfile
 import time
 
 from .wire import Failed, Line, expect, server_frame, text
@@ -298,9 +300,19 @@ def goes_to_no_place_that_is_no_address(listener, store):
     store.take(line)
     store.acknowledge(line)
     line.sock.close()
-    for place in ("", "nowhere", "unix:/tmp/socket", "a:b:c"):
-        store.refuse(store.greeted(listener), 20, why=place)
-    store.finish(store.accept(listener))
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as local:
+        # A server cannot lead a client to a socket of the client's own host.
+        local.bind(os.path.join(folder, "socket"))
+        local.listen()
+        for place in ("", "nowhere", "unix:" + local.getsockname(), "a:b:c"):
+            store.refuse(store.greeted(listener), 20, why=place)
+        store.finish(store.accept(listener))
+        local.setblocking(False)
+        try:
+            local.accept()
+        except BlockingIOError:
+            return
+        raise Failed("the client went to a Unix socket that its server named")
 
 
 def comes_back_once_for_each_hello_that_was_heard_late(listener, store):

@@ -258,3 +258,27 @@ impl Panel {
         self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use super::*;
+
+    /// The page said what a turn of the server had found some time before.
+    #[test]
+    fn whether_a_server_takes_nothing_is_asked_for_each_answer() {
+        let panel = Panel::new(serde_json::Value::Null);
+        let is_full = Arc::new(AtomicBool::new(true));
+        let asked = is_full.clone();
+        panel.halts_where(move || asked.load(Relaxed).then(|| "its disk is full".into()));
+        assert_eq!(panel.readiness(), (false, "recovering".into()));
+        panel.set_stage(Stage::Serving);
+        assert_eq!(
+            panel.readiness(),
+            (false, "halted: its disk is full".into())
+        );
+        is_full.store(false, Relaxed);
+        assert_eq!(panel.readiness(), (true, "serving".into()));
+    }
+}

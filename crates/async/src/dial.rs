@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use tidewire::Dial;
 
-use crate::shared::{Ending, Shared};
+use crate::lease::Lease;
+use crate::shared::{Asks, Ending, Shared};
 use crate::stream::Stream;
 
 /// A dial under way: [`Stream::dial`]. Dropping it gives the dial up.
@@ -49,8 +50,39 @@ impl fmt::Debug for Dialling {
     }
 }
 
+impl Stream {
+    /// Makes another connection, on this one's loop: to an address, or to a host by its name. Dropping the future gives that up,
+    /// and so does the end of this connection. The connection that is made ends when its stream and all clones were
+    /// dropped: in order, or with a reset if this connection has failed.
+    ///
+    /// ```
+    /// use tidewire::{Dial, Endpoint};
+    /// use tidewire_async::{Stream, relay, serve};
+    ///
+    /// /// Goes between a client and a server.
+    /// async fn proxy(client: Stream, to: Endpoint) {
+    ///     match client.dial(Dial::to(to)).await {
+    ///         Ok(server) => drop(relay(&client, &server).await),
+    ///         Err(_) => client.abort(),
+    ///     }
+    /// }
+    /// # use tidewire::{Limits, on_input, sim::{Conditions, Sim}};
+    /// # let mut sim = Sim::under(1, Conditions::calm());
+    /// # let echo = sim.serve(on_input(|input, link| link.forward_all(input)), Limits::default());
+    /// # let addr = sim.serve(serve(move |client| proxy(client, echo.clone())), Limits::default());
+    /// # let peer = sim.plain(addr);
+    /// # sim.send(peer, b"hello");
+    /// # sim.finish(peer);
+    /// # sim.run_for(std::time::Duration::from_secs(5));
+    /// # assert_eq!(sim.received(peer), b"hello");
+    /// ```
+    pub fn dial(&self, dial: Dial) -> Dialling {
+        Dialling::new(self.shared.clone(), dial)
+    }
+}
+
 impl Dialling {
-    pub(crate) fn new(by: Shared, dial: Dial) -> Dialling {
+    fn new(by: Shared, dial: Dial) -> Dialling {
         Dialling {
             by,
             dial: Some(dial),
@@ -92,8 +124,9 @@ impl Drop for Dialling {
             (Some(Err(_)), _) => {}
             (None, Some(token)) => self.by.change(|state| state.given_up.push(token)),
             (None, None) => {
-                let other = |(_, asked): &(Dial, Arc<Asked>)| !Arc::ptr_eq(asked, &self.asked);
-                self.by.lock().dials.retain(other);
+                let ours = Arc::as_ptr(&self.asked).cast::<()>();
+                let other = |asked: &Arc<dyn Asks>| Arc::as_ptr(asked).cast::<()>() != ours;
+                self.by.lock().dials.retain(|(_, asked)| other(asked));
             }
         }
     }
@@ -101,7 +134,7 @@ impl Drop for Dialling {
 
 /// What a dial comes to, for the future that waits for it.
 #[derive(Default)]
-pub(crate) struct Asked(Mutex<Asking>);
+struct Asked(Mutex<Asking>);
 
 #[derive(Default)]
 struct Asking {
@@ -116,13 +149,14 @@ impl Asked {
     fn lock(&self) -> MutexGuard<'_, Asking> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    pub(crate) fn name(&self, token: u64) {
+impl Asks for Asked {
+    fn name(&self, token: u64) {
         self.lock().token = Some(token);
     }
 
-    /// The dial has become a connection, or has failed.
-    pub(crate) fn settle(&self, result: io::Result<Shared>) {
+    fn settle(&self, result: io::Result<Shared>) {
         let mut asked = self.lock();
         if asked.is_given_up {
             drop(asked);
@@ -142,29 +176,6 @@ fn leased(shared: Shared, by: Shared) -> Stream {
     let of = shared.clone();
     Stream {
         shared,
-        _lease: Some(Arc::new(Lease { of, by })),
-    }
-}
-
-/// Ends a dialled connection when its last stream is dropped.
-pub(crate) struct Lease {
-    of: Shared,
-    by: Shared,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        // Who had dialled and was cut passes that on.
-        let by = self.by.lock();
-        let is_cut = by
-            .broken
-            .is_some_and(|kind| kind != io::ErrorKind::BrokenPipe);
-        drop(by);
-        let how = if is_cut {
-            Ending::Abort
-        } else {
-            Ending::Finish
-        };
-        self.of.change(|state| state.end(how));
+        _lease: Some(Arc::new(Lease::new(of, by))),
     }
 }

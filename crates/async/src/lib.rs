@@ -57,6 +57,7 @@ mod clock;
 mod dial;
 #[cfg(feature = "hyper")]
 mod hyper_rt;
+mod lease;
 mod relay;
 mod service;
 mod shared;

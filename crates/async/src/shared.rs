@@ -6,9 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use tidewire::{Dial, Instant, Peer};
 
-use crate::dial::Asked;
-
-/// Limit of input that is read ahead of the future, and of output that one poll may write; bytes.
+/// Input that is read ahead of the future, and output that one poll may write; bytes.
 pub(crate) const AHEAD: usize = 64 << 10;
 
 /// The state is behind a lock only because hyper wants timers that are `Send`: no other thread ever
@@ -44,18 +42,26 @@ pub(crate) struct State {
     sleeps: Vec<(u64, Instant, Waker)>,
     /// Told when the connection fails, whatever else is waited for.
     pub(crate) watcher: Option<Waker>,
-    /// For a connection whose stream another future has: makes that task look at this connection.
+    /// Where another future has the stream: has the connection's task look at this.
     pub(crate) keeper: Option<Waker>,
-    /// Whether the connection does not read, because its future has not read the earlier input yet.
+    /// No more input is received until this has been read.
     pub(crate) held_back: bool,
     /// How the connection is to end, whatever its future does.
     pub(crate) ending: Option<Ending>,
     /// What the future asks the connection to dial.
-    pub(crate) dials: Vec<(Dial, Arc<Asked>)>,
+    pub(crate) dials: Vec<(Dial, Arc<dyn Asks>)>,
     /// Tokens of dials that it waits for no more.
     pub(crate) given_up: Vec<u64>,
     /// Last number given to a sleep, or to a wait for a stop.
     last_id: u64,
+}
+
+/// What waits for a dial.
+pub(crate) trait Asks: Send + Sync {
+    /// The dial was made, with this token.
+    fn name(&self, token: u64);
+    /// The dial has become a connection, or has failed.
+    fn settle(&self, result: io::Result<Shared>);
 }
 
 /// How a connection is to end.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_io::{AsyncRead, AsyncWrite};
-use tidewire::{Dial, Peer};
+use tidewire::Peer;
 
 use crate::clock::Clock;
-use crate::dial::{Dialling, Lease};
+use crate::lease::Lease;
 use crate::shared::{Ending, Shared};
 
 /// A connection as its future uses it: the future reads, writes, and closes its side. Clones are
@@ -43,7 +43,7 @@ use crate::shared::{Ending, Shared};
 #[derive(Clone)]
 pub struct Stream {
     pub(crate) shared: Shared,
-    /// A dialled connection ends when all its streams were dropped.
+    /// A dialled connection has one, and ends when all its streams were dropped.
     pub(crate) _lease: Option<Arc<Lease>>,
 }
 
@@ -81,35 +81,6 @@ impl Stream {
     #[must_use]
     pub fn clock(&self) -> Clock {
         Clock::new(self.shared.clone())
-    }
-
-    /// Makes another connection, on this one's loop: to an address, or to a host by its name. Dropping the future gives that up,
-    /// and so does the end of this connection. The connection that is made ends when its stream and all clones were
-    /// dropped: in order, or with a reset if this connection has failed.
-    ///
-    /// ```
-    /// use tidewire::{Dial, Endpoint};
-    /// use tidewire_async::{Stream, relay, serve};
-    ///
-    /// /// Goes between a client and a server.
-    /// async fn proxy(client: Stream, to: Endpoint) {
-    ///     match client.dial(Dial::to(to)).await {
-    ///         Ok(server) => drop(relay(&client, &server).await),
-    ///         Err(_) => client.abort(),
-    ///     }
-    /// }
-    /// # use tidewire::{Limits, on_input, sim::{Conditions, Sim}};
-    /// # let mut sim = Sim::under(1, Conditions::calm());
-    /// # let echo = sim.serve(on_input(|input, link| link.forward_all(input)), Limits::default());
-    /// # let addr = sim.serve(serve(move |client| proxy(client, echo.clone())), Limits::default());
-    /// # let peer = sim.plain(addr);
-    /// # sim.send(peer, b"hello");
-    /// # sim.finish(peer);
-    /// # sim.run_for(std::time::Duration::from_secs(5));
-    /// # assert_eq!(sim.received(peer), b"hello");
-    /// ```
-    pub fn dial(&self, dial: Dial) -> Dialling {
-        Dialling::new(self.shared.clone(), dial)
     }
 
     /// Resets the connection, now or as soon as the future has been polled. Reading and writing fail from then on.

@@ -11,8 +11,7 @@ use std::task::{Context, Wake, Waker};
 
 use tidewire::{Closed, ConnId, Cx, Input, LoopHandle, Next, Protocol, Turn};
 
-use crate::dial::Asked;
-use crate::shared::{Ending, Shared, State};
+use crate::shared::{Asks, Ending, Shared, State};
 
 /// Polls in a row after which other connections get their turn.
 const POLLS: usize = 32;
@@ -36,8 +35,8 @@ pub struct Task {
     alarm: Option<Arc<Alarm>>,
     /// The connection was dialled by another one, whose future has its stream.
     is_lent: bool,
-    /// Who waits for that, until it is opened.
-    asked: Option<Arc<Asked>>,
+    /// What waits for that, until the connection is opened.
+    asked: Option<Arc<dyn Asks>>,
 }
 
 impl fmt::Debug for Task {
@@ -70,7 +69,7 @@ pub struct Woken {
 #[derive(Default)]
 struct Dials {
     last: u64,
-    asked: BTreeMap<u64, Arc<Asked>>,
+    asked: BTreeMap<u64, Arc<dyn Asks>>,
 }
 
 impl fmt::Debug for Woken {
@@ -96,7 +95,7 @@ impl Woken {
     }
 
     /// A token for this dial, unlike those of the program's own dials.
-    fn token(&self, asked: &Arc<Asked>) -> u64 {
+    fn token(&self, asked: &Arc<dyn Asks>) -> u64 {
         let mut dials = self.dials.lock().unwrap_or_else(PoisonError::into_inner);
         dials.last += 1;
         let token = dials.last | OURS;
@@ -105,7 +104,7 @@ impl Woken {
     }
 
     /// Takes the dial with this token, if it is a future's.
-    pub(crate) fn asked(&self, token: u64) -> Option<Arc<Asked>> {
+    pub(crate) fn asked(&self, token: u64) -> Option<Arc<dyn Asks>> {
         let mut dials = self.dials.lock().unwrap_or_else(PoisonError::into_inner);
         dials.asked.remove(&token)
     }
@@ -172,7 +171,7 @@ impl Task {
     }
 
     /// A connection that another one has dialled.
-    pub(crate) fn lent(shared: Shared, asked: Arc<Asked>) -> Task {
+    pub(crate) fn lent(shared: Shared, asked: Arc<dyn Asks>) -> Task {
         Task {
             future: None,
             shared,
@@ -278,7 +277,7 @@ impl Task {
         };
         if let Some(waker) = waker {
             match self.is_lent {
-                // The loop wakes another connection's future.
+                // The waker is another connection's future's.
                 true => waker.wake(),
                 false => self.wake_here([waker]),
             }

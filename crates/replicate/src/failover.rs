@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use crate::home::{Held, Owner};
 use crate::lease::Granted;
-use crate::settings::Mistakes;
 use crate::witness::Witness;
 
 /// How much later the follower of the next rank tries: longer than most claims take.
@@ -96,6 +95,8 @@ pub struct Watchman {
     witness: Witness,
     owner: Option<Owner>,
     granted: Option<Granted>,
+    /// The owner has left its address, as every server does that may be taken over from by itself.
+    has_address: bool,
     /// The number of the last transaction of the owner.
     number: Option<u64>,
     /// When the failure was first seen.
@@ -104,7 +105,6 @@ pub struct Watchman {
     confirmed: Option<Duration>,
     vacant: Option<(Vacancy, Duration)>,
     not_before: Duration,
-    mistakes: Mistakes,
 }
 
 impl Watchman {
@@ -115,20 +115,13 @@ impl Watchman {
             witness,
             owner: None,
             granted: None,
+            has_address: false,
             number: None,
             seen: Duration::ZERO,
             confirmed: None,
             vacant: None,
             not_before: Duration::ZERO,
-            mistakes: Mistakes::default(),
         }
-    }
-
-    /// Makes the planted mistakes.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn with_mistakes(self, mistakes: Mistakes) -> Watchman {
-        Watchman { mistakes, ..self }
     }
 
     /// The owner that was read last.
@@ -146,6 +139,7 @@ impl Watchman {
         if let (Some(owner), Some(number)) = (held.owner, number) {
             self.witness.sees(owner, number, now);
         }
+        self.has_address = owners_address(held).is_some();
         if (held.owner, number, granted) == (self.owner, self.number, self.granted) {
             return;
         }
@@ -167,17 +161,24 @@ impl Watchman {
         self.not_before = now + AGAIN * (1 + rank.unwrap_or(0));
     }
 
+    /// The lease of zero length of a server that has claimed a home which never had one: it has left its address, so it will have one.
+    fn claimed(&self) -> Option<Granted> {
+        let owner = self.owner.filter(|_| self.has_address)?;
+        let lasts = Duration::ZERO;
+        Some(Granted { owner, lasts })
+    }
+
     /// Why there is no owner, as far as the marks and the group say.
     fn vacancy(&self, found: &Found, now: Duration) -> Result<Vacancy, Duration> {
         let Some(owner) = self.owner else {
             return Ok(Vacancy::Empty);
         };
         let is_gone = found.owner_is_member == Some(false);
-        let Some(granted) = self.granted else {
+        let Some(granted) = self.granted.or(self.claimed()) else {
             // An owner without a lease proves nothing when nothing is written: a person has to decide.
             return Err(now + STEP);
         };
-        if granted.owner != owner {
+        if granted.owner != owner || self.granted.is_none() {
             // Claimed, and not served yet.
             let within = match is_gone {
                 true => GONE_FOR,
@@ -193,7 +194,7 @@ impl Watchman {
             return Ok(Vacancy::Released);
         }
         let (ends, late) = (self.seen + granted.wait(), self.seen + granted.lasts / 2);
-        if now >= ends || self.mistakes.makes(|mistakes| mistakes.depose_early) && now >= late {
+        if now >= ends {
             return Ok(Vacancy::Lapsed);
         }
         match is_gone {
@@ -232,7 +233,7 @@ impl Watchman {
             }
         };
         if !found.is_current {
-            // The follower's turn begins when it has read all records.
+            // The turn of a follower begins when it has read everything.
             self.vacant = None;
             return Verdict::Wait(now + STEP);
         }
@@ -354,7 +355,7 @@ mod tests {
         };
         let released = Some(Vacancy::Released);
         assert_eq!(claims(&mut watchman, &behind, SECOND), None);
-        // The follower's turn begins when it has read all records.
+        // The turn of a follower begins when it has read everything.
         assert_eq!(claims(&mut watchman, &third, 3 * SECOND), None);
         assert_eq!(claims(&mut watchman, &third, 4 * SECOND), None);
         assert_eq!(claims(&mut watchman, &third, 5 * SECOND), released);
@@ -379,6 +380,27 @@ mod tests {
         );
         assert_eq!(
             claims(&mut watchman, &first(), 121 * SECOND),
+            Some(Vacancy::Gone)
+        );
+    }
+
+    #[test]
+    fn a_first_owner_that_dies_before_its_lease_is_followed_by_another_one() {
+        let mut watchman = Watchman::new(Witness::default());
+        let mut held = Held {
+            owner: Some(ONE),
+            ..Held::default()
+        };
+        let word = address_word(ONE.log, "a:1");
+        held.notes.insert(ADDRESS.into(), word.into());
+        watchman.reads(&held, SECOND);
+        assert_eq!(claims(&mut watchman, &first(), 60 * SECOND), None);
+        let gone = Found {
+            owner_is_member: Some(false),
+            ..first()
+        };
+        assert_eq!(
+            claims(&mut watchman, &gone, 60 * SECOND),
             Some(Vacancy::Gone)
         );
     }

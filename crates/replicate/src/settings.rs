@@ -105,8 +105,6 @@ pub struct Mistakes {
     pub lease_from_answer: bool,
     /// Begins its lease without waiting for the end of another owner's.
     pub lease_unwaited: bool,
-    /// Takes a home over from an owner whose lease has not run out.
-    pub depose_early: bool,
     /// Counts the lease of another owner from the last proof that was seen, though a later one may be at home.
     pub witness_unchecked: bool,
 }

@@ -180,7 +180,7 @@ impl<M> fmt::Debug for Relay<M> {
 /// }
 /// ```
 pub struct RelayConn<F> {
-    /// The front; only the accepted side has one.
+    /// The accepted side has one.
     front: Option<F>,
     stage: Stage,
     /// The other side was told to stop reading.
@@ -197,7 +197,7 @@ impl<F> fmt::Debug for RelayConn<F> {
 enum Stage {
     /// The front hears the client.
     Front,
-    /// The dial of this connection is under way.
+    /// The dial is under way.
     Dialling,
     /// Passes on to this connection.
     Joined(ConnId),
@@ -220,7 +220,7 @@ pub struct Passed(What);
 enum What {
     /// The dialled side is there.
     Joined(ConnId),
-    /// The other side is not connected.
+    /// The dialled side could not be connected.
     Failed(io::ErrorKind),
     Data(Chunk),
     /// The sender's peer takes no more, or takes more again.

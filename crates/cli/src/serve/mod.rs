@@ -35,6 +35,7 @@ use self::running::ending::Ending;
 use self::running::events::Events;
 use self::running::life::{Life, Origin};
 use self::running::manager::Manager;
+use self::running::remains::Remains;
 use self::settings::file::{self, File, Problem};
 use self::settings::frame::Settings;
 use self::settings::given::Given;
@@ -114,6 +115,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
         Some(_) => Origin::Takeover,
         None => Origin::Start,
     };
+    let mut remains = Remains::default();
     loop {
         // A port that was any is a certain one once a server has listened there.
         inherited
@@ -154,7 +156,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
             ))
         })?;
         let (life, why) = life.run(&mut events, &mut handing);
-        match Ending::begin(life, why, &mut handing).run(&mut events, &mut handing)? {
+        let ending = Ending::begin(life, why, &mut handing, &mut remains);
+        match ending.run(&mut events, &mut handing)? {
             End::Over => return Ok(()),
             End::Again(listeners) => (inherited, origin) = (listeners, Origin::Return),
             End::Anew(listeners) => (inherited, origin) = (listeners, Origin::Start),

@@ -276,7 +276,7 @@ pub(crate) trait Serving: Send + Sync {
         false
     }
 
-    /// The logs of the product are closed, at the end of a server that begins again.
+    /// All logs are closed, at the end of a server that begins anew.
     fn logs_closed(&self) -> Result<(), Failure> {
         Ok(())
     }

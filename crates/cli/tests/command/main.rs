@@ -60,6 +60,7 @@ mod stream;
 mod systemd;
 mod takeover;
 mod takeover_attacks;
+mod takeover_given_up;
 mod takeover_unserved;
 mod tls;
 mod tls_clients;

@@ -10,6 +10,7 @@ use super::hello::REDIS_VERSION;
 use super::pubsub::Kind;
 use super::replication_commands;
 use super::section::line;
+use super::sentinel_commands;
 use super::stats::{Count, LoopStats};
 use super::table;
 
@@ -28,9 +29,7 @@ const SECTIONS: &[(&str, &str, bool, Section)] = &[
         true,
         replication_commands::info,
     ),
-    ("sentinel", "Sentinel", true, |call, text| {
-        super::sentinel::info(&call.shared, text);
-    }),
+    ("sentinel", "Sentinel", true, sentinel_commands::info),
     ("cpu", "CPU", true, cpu),
     ("modules", "Modules", true, |_, _| {}),
     ("commandstats", "Commandstats", false, command_stats),

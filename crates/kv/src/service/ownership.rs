@@ -6,6 +6,10 @@ use crate::commands::Error;
 
 /// Whether this server only shows what other servers write, or have written, or may have written by now.
 pub(super) fn is_slave(shared: &Shared) -> bool {
+    if shared.sentinel.get().is_some() && shared.store.is_loading() {
+        // Whether the store is still this server's is not known before the home has said so.
+        return true;
+    }
     let durable = shared.durable.get();
     durable.is_some_and(|durable| {
         let log = &durable.log;

@@ -8,15 +8,12 @@ use std::fmt::{self, Write};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::section::line;
-use super::shared::Shared;
-
-/// The address at which clients find a server.
+/// Where clients find a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     /// A name, or an address without brackets.
     pub host: String,
-    /// The port of the server.
+    /// The port there.
     pub port: u16,
 }
 
@@ -202,34 +199,6 @@ impl Sentinel {
         all.sort();
         all
     }
-}
-
-/// The section of INFO.
-pub(super) fn info(shared: &Shared, text: &mut String) {
-    let Some(sentinel) = shared.sentinel.get() else {
-        return;
-    };
-    let servers = sentinel.servers();
-    line(text, "sentinel_masters", 1);
-    line(text, "sentinel_tilt", 0);
-    line(text, "sentinel_tilt_since_seconds", -1);
-    line(text, "sentinel_running_scripts", 0);
-    line(text, "sentinel_scripts_queue_length", 0);
-    line(text, "sentinel_simulate_failure_flags", 0);
-    let status = match servers.is_owner_down {
-        _ if servers.owner.is_none() => "odown",
-        true => "odown",
-        false => "ok",
-    };
-    let address = servers.owner.as_ref();
-    let address = address.map_or_else(String::new, |at| format!("{}:{}", at.host, at.port));
-    let described = format!(
-        "name={},status={status},address={address},slaves={},sentinels={}",
-        sentinel.name(),
-        sentinel.replicas().len(),
-        servers.others.len() + 1
-    );
-    line(text, "master0", described);
 }
 
 #[cfg(test)]

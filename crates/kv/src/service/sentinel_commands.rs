@@ -1,6 +1,7 @@
 //! The SENTINEL command.
 
 use super::call::{Call, Flow};
+use super::section::line;
 use super::sentinel::{Address, Sentinel, Servers};
 use crate::commands::Error;
 use crate::commands::parse::is;
@@ -119,6 +120,34 @@ pub(super) fn run(call: &mut Call<'_, '_>) -> Flow {
         _ => reply.error(Error::SYNTAX.0),
     }
     Flow::Done
+}
+
+/// The section of INFO.
+pub(super) fn info(call: &mut Call<'_, '_>, text: &mut String) {
+    let Some(sentinel) = call.shared.sentinel.get() else {
+        return;
+    };
+    let servers = sentinel.servers();
+    line(text, "sentinel_masters", 1);
+    line(text, "sentinel_tilt", 0);
+    line(text, "sentinel_tilt_since_seconds", -1);
+    line(text, "sentinel_running_scripts", 0);
+    line(text, "sentinel_scripts_queue_length", 0);
+    line(text, "sentinel_simulate_failure_flags", 0);
+    let status = match servers.is_owner_down {
+        _ if servers.owner.is_none() => "odown",
+        true => "odown",
+        false => "ok",
+    };
+    let address = servers.owner.as_ref();
+    let address = address.map_or_else(String::new, |at| format!("{}:{}", at.host, at.port));
+    let described = format!(
+        "name={},status={status},address={address},slaves={},sentinels={}",
+        sentinel.name(),
+        sentinel.replicas().len(),
+        servers.others.len() + 1
+    );
+    line(text, "master0", described);
 }
 
 fn help(call: &mut Call<'_, '_>) {

@@ -39,6 +39,7 @@ mod mistakes;
 mod proof;
 mod replay;
 mod scene;
+mod sentinel;
 mod served;
 mod slow;
 mod snapshots;

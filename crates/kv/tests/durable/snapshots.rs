@@ -609,3 +609,35 @@ fn a_step_of_a_snapshot_is_small_however_many_keys_there_are() {
     scene.run(now_ms, 0, "SETRANGE long 1 y");
     assert!(!scene.keeper.may_rest());
 }
+
+/// A script keeps its keys while the snapshot is due: it is made when the script has ended. As a failure it would be tried
+/// again a minute later, and on a full disk changes would be refused until then.
+#[test]
+fn one_that_is_due_while_a_script_runs_is_made_behind_it() {
+    let (disk, now_ms) = (SimDisk::new(1), START);
+    let mut scene = open(Policy::Os, &disk, settings(1), Mistakes::default(), now_ms).unwrap();
+    for n in 0..100 {
+        scene.run(now_ms, 0, &format!("SET key:{n} {}", "x".repeat(500)));
+        step(&mut scene.writer, 0);
+    }
+    scene.kv_log.snapshots().set_growth(1);
+    let (store, kv_log) = (scene.store.clone(), scene.kv_log.clone());
+    let made = || kv_log.snapshots().status().made;
+    let (spec, args) = parsed("SET a 1");
+    let mut script = store.runner(now_ms, 1);
+    assert!(script.begin(std::iter::once((spec, &args[..])), Vec::new()));
+    script.leave();
+    let steps = |scene: &mut Scene, at: std::ops::Range<u64>| {
+        for at in at {
+            scene.keeper.step(now(at));
+            step(&mut scene.writer, at);
+            kv_log.update();
+        }
+    };
+    steps(&mut scene, 0..100);
+    assert_eq!((made(), kv_log.snapshots().status().failure), (0, None));
+    script.end();
+    drop(script);
+    steps(&mut scene, 100..1_000);
+    assert_eq!((made(), kv_log.snapshots().status().failure), (1, None));
+}

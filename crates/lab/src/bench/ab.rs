@@ -238,7 +238,7 @@ pub(crate) fn run(args: &Loads<Args>) -> Result<(), Failure> {
                 })
                 .collect();
             let title = a.load.workload.described() + &arrivals::described(&a.arrivals);
-            let data = serde_json::to_string(&shown).unwrap_or_default();
+            let data = output::carried("bench ab", &environment, &shown);
             let said = page::ab::Said {
                 verdict: headlines,
                 is_kept_back: !doubts.is_empty(),

@@ -7,10 +7,7 @@ use tidewire_load::stats::ROUNDS_MIN;
 use tidewire_load::trust::{Kind, Trust};
 use tidewire_load::workload::{Outcome, Reads, Work};
 
-use super::sameness::lengths_differ;
-
-/// Two servers whose shares of reads that find nothing differ by more than this do not do the same work.
-const MISSES_APART: f64 = 0.01;
+use super::sameness::{MISSES_APART, lengths_differ};
 
 /// What speaks against a whole comparison, gathered from its runs.
 #[derive(Default)]

@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
-use tidewire_load::page::{Difference, Lane};
-use tidewire_load::stats::{Bootstrap, Estimate, ROUNDS_MIN};
+use tidewire_load::page::{Difference, Lane, carried};
+use tidewire_load::stats::{Bootstrap, Estimate, ROUNDS_MIN, Samples};
 
 use super::page;
 use super::page::compare::{Pair, Runs};
-use super::sameness::{self, Of};
+use super::sameness::{self, MISSES_APART, Of, lengths_differ};
 use tidewire_command::exit::{Failure, MISSED, UNTRUSTWORTHY};
 
 /// A comparison of two results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The result before: JSON of `lab` or of `bench ab`
+    /// The result before: JSON of `lab` or of `bench ab`, or a page of theirs
     #[arg(value_name = "A.json")]
     a: PathBuf,
     /// The result after
@@ -51,6 +51,9 @@ pub(crate) struct Args {
     html: Option<PathBuf>,
 }
 
+/// The metrics that show what work was done.
+const MISSES: &str = "read_miss_share";
+const BODY_BYTES: &str = "http_body_bytes";
 /// Differences of distributions that come up by chance less often than this count.
 const LEVEL: f64 = 0.01;
 
@@ -64,6 +67,10 @@ struct Series {
     reach: Option<f64>,
     /// The properties that identify the compared rows.
     of: Of,
+    /// The median share of reads that found nothing, where there were reads.
+    misses: Option<f64>,
+    /// Bytes of the bodies of HTTP replies.
+    body_bytes: Option<f64>,
 }
 
 /// How one row has changed.
@@ -77,6 +84,8 @@ enum Change {
     NoControl,
     /// Fewer runs than an interval needs.
     TooFew,
+    /// The replies show that the two did not do the same work.
+    OtherWork,
 }
 
 #[derive(Debug, Serialize)]
@@ -114,7 +123,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     let remarks = args.remarks([&report_a, &report_b], [&a, &b])?;
-    let verdict = verdict(&rows, args.threshold);
+    let doubts = [doubts("before", &report_a), doubts("after", &report_b)].concat();
+    let verdict = match doubts.first() {
+        Some(doubt) => doubt.clone(),
+        None => verdict(&rows, args.threshold),
+    };
     match args.markdown {
         true => show!("{}", markdown(&rows, &verdict, &args.metric)),
         false => show!("{}", text(&rows, &verdict, &args.metric)),
@@ -144,11 +157,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let head = ["", "after/before", "interval", "p", "A/A", ""].map(str::to_owned);
             let table = std::iter::once(head).chain(rows.iter().map(cells));
             let table = table.map(Vec::from).collect();
-            let pairs: Vec<Pair> = rows
+            let mut pairs: Vec<Pair> = rows
                 .iter()
                 .filter_map(|row| pair(row, a.get(&row.name)?, b.get(&row.name)?))
                 .collect();
-            let data = serde_json::to_string(&shown).unwrap_or_default();
+            if !doubts.is_empty() {
+                let lanes = pairs.iter_mut().map(|pair| &mut pair.lane);
+                lanes.for_each(|lane| lane.difference = Difference::NotShown);
+            }
+            let data = super::output::carried("bench compare", &environment, &shown);
             let page =
                 page::compare::page(&verdict, &args.metric, table, &pairs, data, &environment);
             page::write(path, &page)?;
@@ -158,7 +175,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     let any = |change| rows.iter().any(|row| row.change == change);
-    let status = if any(Change::TooFew) || any(Change::NoControl) {
+    let doubtful = [Change::TooFew, Change::NoControl, Change::OtherWork];
+    let status = if !doubts.is_empty() || doubtful.into_iter().any(any) {
         UNTRUSTWORTHY
     } else if any(Change::Worse) {
         MISSED
@@ -171,11 +189,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
+/// What a result itself says against its figures.
+fn doubts(when: &str, report: &Value) -> Vec<String> {
+    let doubts = report["result"]["doubts"].as_array().into_iter().flatten();
+    let doubts = doubts.filter_map(Value::as_str);
+    doubts
+        .map(|doubt| format!("{doubt} (said by the result {when})"))
+        .collect()
+}
+
 /// The runs of a metric in a file, by workload and server.
 fn read(path: &Path, metric: &str) -> Result<(Value, BTreeMap<String, Series>), Failure> {
     let failed = |e: String| Failure::failed(format!("cannot compare {}: {e}", path.display()));
-    let text = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
-    let report: Value = serde_json::from_slice(&text).map_err(|e| {
+    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+    let text = carried(&text).unwrap_or(text);
+    let report: Value = serde_json::from_str(&text).map_err(|e| {
         failed(format!(
             "it is not what --json of `lab` or `bench ab` writes: {e}"
         ))
@@ -259,6 +287,8 @@ fn of_lab(result: &Value, metric: &str) -> BTreeMap<String, Series> {
                 },
                 reach,
                 of: sameness::of_lab(work, server),
+                misses: median(&of(MISSES)),
+                body_bytes: median(&of(BODY_BYTES)),
             };
             if !series.runs.is_empty() {
                 all.insert(name.join(", "), series);
@@ -274,11 +304,14 @@ fn of_ab(result: &Value, metric: &str) -> BTreeMap<String, Series> {
     let reach = reach(&runs("a"), &runs("control"));
     let sides = ["a", "b"].map(|side| {
         let name = result[side].as_str().unwrap_or(side).to_owned();
+        let of = |metric: &str| values(&samples[side], |run| &run[metric]);
         let series = Series {
             runs: runs(side),
-            shown: charted(&|metric| values(&samples[side], |run| &run[metric])),
+            shown: charted(&of),
             reach,
             of: sameness::of_ab(result, side),
+            misses: median(&of(MISSES)),
+            body_bytes: median(&of(BODY_BYTES)),
         };
         (name, series)
     });
@@ -288,7 +321,12 @@ fn of_ab(result: &Value, metric: &str) -> BTreeMap<String, Series> {
         .collect()
 }
 
-/// Data for charts beside the compared metric.
+fn median(values: &[f64]) -> Option<f64> {
+    let samples = Samples::new(values.iter().copied()).ok()?;
+    Some(samples.median())
+}
+
+/// What charts show beside the metric that is compared.
 fn charted(of: &dyn Fn(&str) -> Vec<f64>) -> Runs {
     Runs {
         cpu: of("server_cpu_ns_per_request"),
@@ -324,6 +362,7 @@ fn pair(row: &Row, before: &Series, after: &Series) -> Option<Pair> {
             "they differ, and without a control nothing says whether equal servers do"
         }
         Change::TooFew => "too few runs to mean anything",
+        Change::OtherWork => "but the two did not do the same work, so it means nothing",
     };
     let reach = row.reach.map_or(String::new(), |reach| {
         format!("; two equal servers differ by up to {reach:.3}")
@@ -345,7 +384,9 @@ fn pair(row: &Row, before: &Series, after: &Series) -> Option<Pair> {
             difference: match row.change {
                 Change::Better => Difference::Better,
                 Change::Worse => Difference::Worse,
-                Change::Same | Change::NoControl | Change::TooFew => Difference::NotShown,
+                Change::Same | Change::NoControl | Change::TooFew | Change::OtherWork => {
+                    Difference::NotShown
+                }
             },
         },
         before: runs(before),
@@ -372,6 +413,14 @@ fn row(name: &str, a: &Series, b: &Series, threshold: f64, higher_is_better: boo
         runs: (a.runs.len(), b.runs.len()),
         change: Change::TooFew,
     };
+    let misses = a.misses.zip(b.misses);
+    let bodies = a.body_bytes.zip(b.body_bytes);
+    if misses.is_some_and(|(a, b)| (a - b).abs() > MISSES_APART)
+        || bodies.is_some_and(|(a, b)| lengths_differ(a as u64, b as u64))
+    {
+        row.change = Change::OtherWork;
+        return row;
+    }
     let enough = row.runs.0.min(row.runs.1) >= ROUNDS_MIN;
     if let (true, Some(ratio), Some(p)) = (enough, ratio, p) {
         // As a cost: above 1 is worse.
@@ -401,6 +450,13 @@ fn verdict(rows: &[Row], threshold: f64) -> String {
     let count = |change| rows.iter().filter(|row| row.change == change).count();
     let (worse, better) = (count(Change::Worse), count(Change::Better));
     let all = rows.len();
+    if count(Change::OtherWork) > 0 {
+        return format!(
+            "not trustworthy: in {} of {all} the two did not do the same work: one's reads found nothing more often, or its \
+             HTTP bodies have another length",
+            count(Change::OtherWork)
+        );
+    }
     if count(Change::TooFew) > 0 {
         return format!("not trustworthy: fewer than {ROUNDS_MIN} runs on a side mean nothing");
     }
@@ -434,6 +490,7 @@ fn cells(row: &Row) -> [String; 6] {
             Change::Worse => "worse",
             Change::NoControl => "no control",
             Change::TooFew => "too few runs",
+            Change::OtherWork => "other work",
         }
         .to_owned(),
     ]
@@ -507,6 +564,35 @@ mod tests {
             ..Series::default()
         };
         assert_eq!(row("x", &few, &few, 0.02, false).change, Change::TooFew);
+    }
+
+    #[test]
+    fn what_a_result_says_against_itself_is_said_again() {
+        let report = serde_json::json!({"result": {"doubts": ["not trustworthy: x"]}});
+        let said = doubts("after", &report);
+        assert_eq!(said, ["not trustworthy: x (said by the result after)"]);
+        assert!(doubts("after", &serde_json::json!({"result": {}})).is_empty());
+    }
+
+    #[test]
+    fn a_server_that_does_other_work_is_not_called_better() {
+        let with = |around: f64, misses: f64, body_bytes: f64| Series {
+            misses: Some(misses),
+            body_bytes: Some(body_bytes),
+            ..series(around)
+        };
+        let change = |b: &Series| row("x", &with(10.0, 0.0, 1_000.0), b, 0.02, false).change;
+        assert_eq!(change(&with(5.0, 0.001, 1_001.0)), Change::Better);
+        assert_eq!(change(&with(5.0, 0.5, 1_000.0)), Change::OtherWork);
+        assert_eq!(change(&with(5.0, 0.0, 10.0)), Change::OtherWork);
+        let rows = [row(
+            "x",
+            &with(10.0, 0.0, 9.0),
+            &with(5.0, 1.0, 9.0),
+            0.02,
+            false,
+        )];
+        assert!(verdict(&rows, 2.0).starts_with("not trustworthy: in 1 of 1"));
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub(super) fn run(
         duet: &duet,
     };
     if let Some(path) = &args.html {
-        let data = serde_json::to_string(&shown).unwrap_or_default();
+        let data = output::carried("bench duet", &environment, &shown);
         let names = [&*args.a.name, &*args.b.name];
         let said = [sentences.clone(), remarks];
         let page = page::duet::page(title, &duet, names, said, data, &environment);

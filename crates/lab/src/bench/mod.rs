@@ -38,7 +38,7 @@ pub(crate) use self::cell::{Cell, Ran};
 pub(crate) use self::counted::{STARTS, Want, at_once};
 pub(crate) use self::output::{environment, report, write, write_report};
 pub(crate) use self::page::{stacked, write as write_page};
-pub(crate) use self::sameness::lengths_differ;
+pub(crate) use self::sameness::{MISSES_APART, lengths_differ};
 pub(crate) use self::scratch::Scratch;
 pub(crate) use self::side::{Server, Side};
 pub(crate) use self::watch::Watcher;

@@ -272,6 +272,11 @@ pub(crate) fn report<R: Serialize>(kind: &str, environment: Environment, result:
     Report::new(kind, words, environment, result)
 }
 
+/// A result with its header as JSON, as a page carries it.
+pub(super) fn carried<R: Serialize>(kind: &str, environment: &Environment, result: &R) -> String {
+    serde_json::to_string(&report(kind, environment.clone(), result)).unwrap_or_default()
+}
+
 /// Writes a result with its header where the user wants it.
 pub(crate) fn write_report<R: Serialize>(path: &Path, report: &Report<R>) -> Result<(), Failure> {
     report

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+/// Two servers whose shares of reads that find nothing differ by more than this do not do the same work.
+pub(crate) const MISSES_APART: f64 = 0.01;
 /// Bodies whose lengths differ by more than this share are not of one page.
 const LENGTHS_APART: f64 = 0.01;
 

@@ -164,8 +164,9 @@ pub(super) fn run(
             plan.workload.described(),
             plan.connections
         );
-        let data = serde_json::to_string(&shown).unwrap_or_default();
-        let page = page::search::page(title, &shown, shown.table(), data, &output::environment());
+        let environment = output::environment();
+        let data = output::carried("bench search", &environment, &shown);
+        let page = page::search::page(title, &shown, shown.table(), data, &environment);
         page::write(path, &page)?;
     }
     let status = match (args.slo.is_empty(), shown.held, interrupted) {

@@ -185,13 +185,14 @@ pub(crate) fn run(args: &Loads<Args>) -> Result<(), Failure> {
         ceiling,
         outcome: &outcome,
     };
+    let kind = format!("bench {}", plan.workload.name());
     if let Some(path) = &args.html {
-        let data = serde_json::to_string(&shown).unwrap_or_default();
-        let page = page::single::page(&ran, data, &output::environment());
+        let environment = output::environment();
+        let data = output::carried(&kind, &environment, &shown);
+        let page = page::single::page(&ran, data, &environment);
         page::write(path, &page)?;
     }
     if let Some(path) = &args.json {
-        let kind = format!("bench {}", plan.workload.name());
         output::write(path, &kind, output::environment(), shown)?;
     }
     if let Some(limit) = server.stop()? {

@@ -11,7 +11,7 @@ use super::cost::Cost;
 use super::faults::Faults;
 use super::record::{BODY_BYTES, Run};
 use super::suite::{Host, Suite};
-use crate::bench::{grouped, lengths_differ};
+use crate::bench::{MISSES_APART, grouped, lengths_differ};
 use tidewire_command::exit::Failure;
 
 /// The first metric of a comparison.
@@ -32,10 +32,6 @@ pub(super) struct Times {
     pub(super) run_ms: u64,
     pub(super) warm_up_ms: u64,
 }
-
-/// If two servers' shares of reads that find nothing differ by more than this, the servers do not do
-/// equal work.
-const MISSES_APART: f64 = 0.01;
 
 /// A workload on its servers.
 #[derive(Debug, Serialize, Deserialize)]

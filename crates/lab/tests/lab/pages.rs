@@ -276,6 +276,16 @@ fn committed_pages_are_what_this_command_makes_of_the_results_in_them() {
 }
 
 #[test]
+fn a_page_is_compared_as_the_result_that_it_carries() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reports/2026-11-23/kv.html");
+    let page = page.to_str().unwrap();
+    let output = run(&["bench", "compare", page, page]);
+    let said = stdout(&output) + &stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("pipelines of 16, redis"), "{said}");
+}
+
+#[test]
 fn what_is_no_result_of_a_matrix_is_not_shown() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");

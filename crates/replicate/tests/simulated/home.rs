@@ -21,6 +21,8 @@ pub(crate) struct Cluster(Arc<Mutex<State>>);
 pub(crate) struct State {
     random: Rng,
     epoch: u64,
+    /// Transactions that became visible.
+    committed: u64,
     /// Committed and visible.
     pub(crate) records: Vec<Record>,
     pub(crate) held: Held,
@@ -56,6 +58,7 @@ impl Cluster {
         Cluster(Arc::new(Mutex::new(State {
             random: Rng::with_seed(seed),
             epoch: 0,
+            committed: 0,
             records: Vec::new(),
             held: Held::default(),
             producers: BTreeMap::new(),
@@ -80,6 +83,8 @@ impl State {
             return;
         };
         self.held.owner = Some(transaction.owner);
+        self.committed += 1;
+        self.held.proofs.insert(transaction.owner, self.committed);
         self.held.notes.extend(transaction.notes);
         for (of, position) in transaction.cursors {
             match position {

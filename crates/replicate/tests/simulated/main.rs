@@ -2,6 +2,7 @@
 //! order, the home's coordinator is away, partitions move between nodes; and nothing that was acknowledged as replicated may be missing at home, be there
 //! twice, or out of order.
 
+mod failover;
 mod fleet;
 #[allow(dead_code, reason = "a part of it is for the tests of stores")]
 mod home;

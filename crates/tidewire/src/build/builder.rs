@@ -424,7 +424,7 @@ impl Builder {
         self
     }
 
-    /// Sets the resolver that [dials](crate::Dial) to hosts ask for addresses. Default: the [system](SystemResolver).
+    /// Sets what [dials](crate::Dial) to hosts ask for addresses. Default: the [system](SystemResolver).
     ///
     /// ```
     /// use tidewire::sim::ScriptedNames;

@@ -134,7 +134,7 @@ impl Meter {
 
     /// A turn may bring more than a quarter of the limit, so the end of the turn would be too late for the sum: a loop
     /// adds to it as soon as that makes memory short, or has grown so much that several loops could overdraw the limit.
-    #[inline]
+    #[inline(never)]
     fn look_within_turn(&mut self) {
         let more = self.held.saturating_sub(self.published);
         let short = !self.tight && self.all.held.load(Relaxed) + more >= self.all.short;

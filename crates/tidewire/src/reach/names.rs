@@ -164,7 +164,7 @@ struct Known {
 
 /// What comes of asking for a name.
 pub(crate) enum Asking {
-    /// The addresses are known.
+    /// The name is known.
     Known(Arc<[IpAddr]>),
     /// An [`Answer`] will come. Some of it may be there.
     Comes(Arc<[IpAddr]>),

@@ -72,6 +72,8 @@ impl Host for Absent {
         false
     }
 
+    fn await_others(&mut self) {}
+
     fn local(&mut self) -> &mut dyn Any {
         &mut self.0
     }

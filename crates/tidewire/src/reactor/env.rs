@@ -203,6 +203,20 @@ impl Env {
         }
     }
 
+    /// Counts and logs that no receive buffer was free.
+    #[cold]
+    pub(crate) fn await_buffers(&self) {
+        self.counters.buffers_exhausted.add(1);
+        if let Some(held_back) = self.throttles.buffers.pass(self.now) {
+            let buffers = self.pool.pieces();
+            tracing::warn!(
+                buffers,
+                held_back,
+                "receiving delayed: no receive buffer of the loop is free"
+            );
+        }
+    }
+
     /// This connection tells another one something.
     pub(crate) fn tells(&mut self, state: &mut State) {
         self.told = true;

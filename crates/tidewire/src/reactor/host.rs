@@ -54,6 +54,8 @@ pub(crate) trait Host: Callbacks {
     fn wake(&mut self, states: &mut Table<State>, env: &mut Env);
     /// Whether other threads can reach the host.
     fn reachable(&self) -> bool;
+    /// Something will come from another thread, such as a resolver's answer: from now on it can be reached.
+    fn await_others(&mut self);
     /// The service's state on this loop.
     fn local(&mut self) -> &mut dyn Any;
 }
@@ -84,6 +86,7 @@ pub(crate) fn host_of<S: Service>(service: S, limits: Limits) -> Hosted {
             service: service.clone(),
             limits: limits.clone(),
             slots: Table::new(),
+            awaited: None,
             local,
             home: Home::new(mail),
         })
@@ -129,6 +132,8 @@ struct HostOf<S: Service> {
     /// Each connection's index in the loop's table, and its protocol.
     slots: Table<(u32, S::Conn)>,
     local: <S::Conn as Protocol>::Local,
+    /// Another hold of its mailbox, once something may come from outside: see [`Host::await_others`].
+    awaited: Option<Arc<Mail<<S::Conn as Protocol>::Message>>>,
     home: Home<<S::Conn as Protocol>::Message>,
 }
 
@@ -373,9 +378,12 @@ impl<S: Service> Host for HostOf<S> {
             service,
             local,
             mut slots,
+            awaited,
             home,
             ..
         } = *self;
+        // The last hold of the mailbox is let go of below.
+        drop(awaited);
         // Connections of a loop that has failed. Each by itself: two panics at once would end the
         // process.
         for at in 0..slots.end() {
@@ -401,6 +409,10 @@ impl<S: Service> Host for HostOf<S> {
         // One of the references to each is this host's own.
         let mail = &self.home.mail;
         Arc::strong_count(mail) > 1 || Arc::strong_count(&mail.nudges) > 1
+    }
+
+    fn await_others(&mut self) {
+        self.awaited = Some(self.home.mail.clone());
     }
 
     fn local(&mut self) -> &mut dyn Any {

@@ -68,7 +68,7 @@ pub(crate) enum Spread {
 pub(crate) struct LoopSetup {
     pub(crate) plan: Arc<Plan>,
     pub(crate) dial_options: Arc<TcpOptions>,
-    /// The names and the resolver that give dials addresses of hosts.
+    /// Looks up addresses for dials to hosts.
     pub(crate) names: Arc<Names>,
     pub(crate) busy_poll: Duration,
     /// Sockets stand in the table of an io_uring.

@@ -18,6 +18,8 @@ pub(crate) struct Throttles {
     pub(crate) messages: Throttle,
     /// Lines about sends that found no room in a channel.
     pub(crate) channels: Throttle,
+    /// Lines about connections that found no receive buffer.
+    pub(crate) buffers: Throttle,
     /// Lines about dials that found no room.
     pub(crate) dials: Throttle,
     /// Lines about names that were not looked up.
@@ -39,7 +41,7 @@ impl Default for Throttles {
             messages: a_second(),
             channels: a_second(),
             attempts: a_second(),
-            lookups: a_second(),
+            buffers: a_second(),
             dials: a_second(),
         }
     }

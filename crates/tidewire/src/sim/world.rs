@@ -194,7 +194,7 @@ impl Sim {
         self
     }
 
-    /// Sets the resolver of loops that are added from now on, as
+    /// Sets what loops that are added from now on ask for addresses of hosts, as
     /// [`Builder::resolver`](crate::Builder::resolver) says: mostly a [script](super::ScriptedNames). Without it no name but
     /// `localhost` is known.
     ///

@@ -347,7 +347,7 @@ fn a_dial_is_given_up_by_its_token(v: Variant) {
     client.expect(b"c");
     let error = failure(&server.record, 9);
     assert!(error.contains("given up"), "{error}");
-    // A later answer has no receiver.
+    // An answer that comes later goes to no dial.
     let held = names.held().pop().expect("asked");
     assert!(!held.is_wanted());
     held.finish([nobody().ip()]);

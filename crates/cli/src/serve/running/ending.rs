@@ -18,6 +18,7 @@ use crate::serve::running::end::{End, SAID, Why};
 use crate::serve::running::events::Events;
 use crate::serve::running::life::Life;
 use crate::serve::running::manager::Manager;
+use crate::serve::running::remains::Remains;
 use crate::serve::running::services::Services;
 
 /// How often the progress of a stop is logged.
@@ -47,6 +48,8 @@ pub(crate) struct Ending<'a> {
     logs: Logs,
     services: Arc<Services>,
     drain: Drain,
+    /// Of this process's servers before this one.
+    remains: &'a mut Remains,
     stopper: Stopper,
     loops: Waiter,
     successor: Successor,
@@ -71,6 +74,8 @@ enum Successor {
     /// A successor needs the logs first. The listeners are kept for the case that the successor
     /// dies.
     AwaitsLogs(Inherited),
+    /// The successor that needed the logs is gone. This server goes on as soon as no connection needs the logs any more.
+    Gone(Inherited),
     /// The successor may have the logs, and has not said yet that it serves.
     Starts(Inherited, Start),
 }
@@ -83,8 +88,13 @@ struct Start {
 }
 
 impl<'a> Ending<'a> {
-    /// The server accepts no more connections.
-    pub(crate) fn begin(life: Life<'a>, why: Why, handing: &mut Handing) -> Ending<'a> {
+    /// Nothing is accepted any more.
+    pub(crate) fn begin(
+        life: Life<'a>,
+        why: Why,
+        handing: &mut Handing,
+        remains: &'a mut Remains,
+    ) -> Ending<'a> {
         let deadline = life.plan.stop_deadline.0;
         let kept = match why {
             Why::LogsAwaited | Why::Anew => Some(life.listeners().map(Inherited::new)),
@@ -155,6 +165,7 @@ impl<'a> Ending<'a> {
             services,
             stopper: drain.stopper(),
             drain,
+            remains,
             loops,
             successor,
             passing,
@@ -181,7 +192,14 @@ impl<'a> Ending<'a> {
             {
                 self.release_logs(handing);
             }
-            if over && matches!(self.successor, Successor::Settled) && !self.awaits_room() {
+            if matches!(self.successor, Successor::Gone(_)) && (over || !self.needs_logs()) {
+                let before = std::mem::replace(&mut self.successor, Successor::Settled);
+                if let Successor::Gone(kept) = before {
+                    return Ok(self.go_back(kept));
+                }
+            }
+            let is_settled = over && matches!(self.successor, Successor::Settled);
+            if is_settled && !self.awaits_room() && self.remains.are_over() {
                 return self.finish();
             }
             if self.is_stuck() {
@@ -192,11 +210,13 @@ impl<'a> Ending<'a> {
                 handing.pass_over("the successor has not opened the logs that were released to it");
                 let before = std::mem::replace(&mut self.successor, Successor::Settled);
                 if let Successor::Starts(kept, _) = before {
-                    return self.go_back(kept.sharing());
+                    return Ok(self.go_back(kept.sharing()));
                 }
             }
             let pause = match self.successor {
-                Successor::AwaitsLogs(_) => LOOK,
+                Successor::AwaitsLogs(_) | Successor::Gone(_) => LOOK,
+                // Only what is left of servers before this one is waited for.
+                Successor::Settled if over => LOOK,
                 // The loops let go of connections as soon as the stop begins.
                 Successor::Settled if self.passing.is_open() => LOOK,
                 Successor::Starts(..) | Successor::Settled => SHOW,
@@ -213,7 +233,8 @@ impl<'a> Ending<'a> {
                     "second signal: cutting all connections; a third does not wait for the loops"
                 );
                 self.stopper.stop_now();
-                if over {
+                self.remains.stop_now();
+                if over || matches!(self.successor, Successor::Gone(_)) {
                     // A successor that starts with the logs is on its own.
                     self.successor = Successor::Settled;
                 }
@@ -233,12 +254,19 @@ impl<'a> Ending<'a> {
                 }
                 Some(Wants::Nothing) => {
                     let before = std::mem::replace(&mut self.successor, Successor::Settled);
-                    if let Successor::AwaitsLogs(kept) | Successor::Starts(kept, _) = before {
+                    if let Successor::AwaitsLogs(kept)
+                    | Successor::Gone(kept)
+                    | Successor::Starts(kept, _) = before
+                    {
                         let kept = match handing.are_listeners_astray() {
                             true => kept.sharing(),
                             false => kept,
                         };
-                        return self.go_back(kept);
+                        tracing::error!(
+                            "the successor has not come to serve: this server goes on, once no connection from before \
+                             needs the logs"
+                        );
+                        self.successor = Successor::Gone(kept);
                     }
                 }
                 Some(Wants::Listeners | Wants::Logs) => {
@@ -319,7 +347,7 @@ impl<'a> Ending<'a> {
 
     /// Whether the loops should have ended long ago.
     fn is_stuck(&mut self) -> bool {
-        let is_cutting = self.drain.progress().phase == Phase::Cutting;
+        let is_cutting = self.drain.progress().phase == Phase::Cutting || self.remains.are_cut();
         is_cutting && self.cutting.get_or_insert_with(Instant::now).elapsed() > STUCK
     }
 
@@ -327,7 +355,8 @@ impl<'a> Ending<'a> {
     fn give_up(mut self) -> Result<End, Failure> {
         let progress = self.drain.progress();
         self.passing.end();
-        // Dropping any part of the value may mean to wait for a thread that waits for a loop.
+        // To drop any of it may be to wait for a thread that waits for a loop.
+        std::mem::forget(std::mem::take(self.remains));
         std::mem::forget(self);
         Err(Failure::wrong(format!(
             "the loops have not ended ({progress}): a callback does not return, for example an \
@@ -336,17 +365,17 @@ impl<'a> Ending<'a> {
         )))
     }
 
-    /// The successor has died, and this server serves again.
-    fn go_back(mut self, kept: Inherited) -> Result<End, Failure> {
-        tracing::error!("the successor does not serve: this server goes on");
-        self.stopper.stop_now();
-        while !self.drain.wait_for(STUCK) {}
+    /// The successor has died, and this server serves again. Connections from before are served to their end beside that,
+    /// until the deadline that they were given: none of them needs a log.
+    fn go_back(mut self, kept: Inherited) -> End {
         let connections = self.drain.take_unserved();
-        self.drain.wait();
+        let progress = self.drain.progress();
+        tracing::info!(%progress, "this server goes on; connections from before are finished beside new ones");
         self.services.log();
         self.services.let_go_of_logs();
         self.logs.release();
-        Ok(End::Again(kept.with_connections(connections)))
+        self.remains.add(self.drain);
+        End::Again(kept.with_connections(connections))
     }
 
     fn finish(mut self) -> Result<End, Failure> {

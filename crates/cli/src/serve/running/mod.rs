@@ -7,5 +7,6 @@ pub(crate) mod events;
 pub(crate) mod life;
 pub(crate) mod manager;
 pub(crate) mod now;
+pub(crate) mod remains;
 pub(crate) mod services;
 pub(crate) mod word;

@@ -24,6 +24,8 @@ use crate::store::{Effects, Store, Walk};
 const STEPS: usize = 4;
 /// Until a snapshot that has failed is tried again without being asked for.
 const AGAIN: Duration = Duration::from_secs(60);
+/// Until one is tried again that could not begin because a script keeps keys.
+const KEPT: Duration = Duration::from_millis(5);
 /// Pause where there was no room for the snapshot, or where it has not helped a log without room.
 const SOON: Duration = Duration::from_secs(1);
 /// How often, and for how long at most, it is looked whether the log has given the room that it holds for what makes room.
@@ -398,14 +400,23 @@ impl<D: Disk> Keeper<D> {
         let now_ms = now.unix_us / 1000;
         self.told.lock().begin(now_ms);
         match self.begin(now) {
-            Ok(state) => self.state = state,
+            Ok(Some(state)) => self.state = state,
+            // A script keeps keys for a while. That is no failure: what waits for the snapshot goes on waiting.
+            Ok(None) if !asked => {
+                self.told.lock().put_off();
+                return Step::WaitUntil(now.monotonic + KEPT);
+            }
+            Ok(None) => {
+                let why = "another snapshot is being made, or a script takes long";
+                self.end(now.monotonic, now, Err(Failed(why.into())));
+            }
             Err(why) => self.end(now.monotonic, now, Err(why)),
         }
         Step::Worked
     }
 
-    /// Makes room first, so that a lack of space disturbs nothing.
-    fn begin(&mut self, now: Now) -> Result<State<D>, Failed> {
+    /// Makes room first, so that nothing is disturbed when there is none.
+    fn begin(&mut self, now: Now) -> Result<Option<State<D>>, Failed> {
         if self.kv_log.has_failed() {
             return Err(Failed("the log has failed".into()));
         }
@@ -431,9 +442,7 @@ impl<D: Disk> Keeper<D> {
         });
         let Some(begun) = begun else {
             self.discard();
-            return Err(Failed(
-                "another snapshot is being made, or a script takes long".into(),
-            ));
+            return Ok(None);
         };
         header.position = begun.position;
         let mistakes = kv_log.mistakes();
@@ -441,18 +450,18 @@ impl<D: Disk> Keeper<D> {
             self.cut(begun.position);
         }
         match file.begin(&header) {
-            Ok(()) => Ok(State::Walking {
+            Ok(()) => Ok(Some(State::Walking {
                 begun,
                 walk: Walk::default(),
                 file,
-            }),
+            })),
             Err(error) => {
                 let why = failed("writing the snapshot")(error);
                 self.discard();
                 self.end(begun.at, now, Err(why));
-                Ok(State::Wasting {
+                Ok(Some(State::Wasting {
                     walk: Walk::default(),
-                })
+                }))
             }
         }
     }

@@ -221,6 +221,11 @@ impl Status {
         self.written = 0;
     }
 
+    /// The one that was begun has done nothing, and is begun again.
+    pub(super) fn put_off(&mut self) {
+        self.began_ms = 0;
+    }
+
     pub(super) fn end(&mut self, took: Duration, now_ms: u64, result: Result<Ended, Arc<str>>) {
         self.ended = self.begun;
         self.last_took = Some(took);

@@ -225,7 +225,7 @@ impl<Q: Queues> Sockets<Q> {
                 &mut self.small
             };
             if !group.ran_dry() {
-                core.env.counters.buffers_exhausted.add(1);
+                core.env.await_buffers();
             }
             let sock = self.sock(index).expect("its completion came");
             sock.receiver.operation = Operation::Starved;

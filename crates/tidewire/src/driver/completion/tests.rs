@@ -16,6 +16,7 @@ use crate::reach::waker::{Stop, Waker};
 use crate::reactor::core::Plan;
 use crate::reactor::counters::LoopCounters;
 use crate::reactor::host::host_of;
+use crate::reactor::lines_of_tests::logged;
 use crate::reactor::making::MakeShares;
 use crate::reactor::receiving::ReceiveShares;
 use crate::reactor::sending::SendShares;
@@ -58,7 +59,7 @@ struct Server {
     waker: Arc<Waker>,
     counters: Arc<LoopCounters>,
     clock: Arc<crate::reach::stop::StopClock>,
-    thread: JoinHandle<std::io::Result<()>>,
+    thread: JoinHandle<(std::io::Result<()>, Vec<String>)>,
 }
 
 /// `None` where io_uring does not work.
@@ -103,7 +104,11 @@ fn start(sizes: Sizes, buffers: usize) -> Option<Server> {
     let (ready, readied) = mpsc::channel();
     let clock = setup.clock.clone();
     let theirs = (waker.clone(), counters.clone());
-    let thread = std::thread::spawn(move || run_uring(sizes, setup, theirs.0, theirs.1, &ready));
+    let thread = std::thread::spawn(move || {
+        let mut ended = Ok(());
+        let lines = logged(|| ended = run_uring(sizes, setup, theirs.0, theirs.1, &ready));
+        (ended, lines)
+    });
     readied.recv().unwrap().unwrap();
     Some(Server {
         addr,
@@ -124,10 +129,16 @@ impl Server {
     }
 
     fn stop(self) -> Arc<LoopCounters> {
+        self.stop_and_say().0
+    }
+
+    /// With what the loop has logged.
+    fn stop_and_say(self) -> (Arc<LoopCounters>, Vec<String>) {
         self.clock.set(Duration::from_secs(10));
         self.waker.stop(Stop::Graceful);
-        self.thread.join().unwrap().unwrap();
-        self.counters
+        let (ended, lines) = self.thread.join().unwrap();
+        ended.unwrap();
+        (self.counters, lines)
     }
 }
 
@@ -187,8 +198,10 @@ fn two_buffers_serve_all_connections_in_turn() {
     for thread in threads {
         thread.join().unwrap();
     }
-    let counters = server.stop();
+    let (counters, lines) = server.stop_and_say();
     assert!(counters.buffers_exhausted.value() > 0);
+    let said = lines.iter().any(|line| line.contains("receiving delayed"));
+    assert!(said, "{lines:?}");
     assert_eq!(counters.sum().bytes_out, 40 * 20 * 40_000);
 }
 

@@ -68,7 +68,7 @@ impl<P: Poller> Sockets<P> {
                 self.lease = core.env.pool.lease();
             }
             let Some(lease) = &mut self.lease else {
-                core.env.counters.buffers_exhausted.add(1);
+                core.env.await_buffers();
                 self.starved.push(index);
                 return;
             };

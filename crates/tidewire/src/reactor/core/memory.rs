@@ -105,6 +105,7 @@ impl Core {
         Self::count_anew(meter, env, state, held, wants)
     }
 
+    #[inline(never)]
     pub(super) fn count_anew(
         meter: &mut Meter,
         env: &Env,

@@ -115,10 +115,8 @@ pub(crate) struct Core {
     log_connections: bool,
     pub(crate) received: ReceiveShares,
     meter: Meter,
-    /// The names and the resolver that give the loop addresses of hosts.
+    /// Looks up addresses of hosts.
     pub(crate) names: Arc<Names>,
-    /// A resolver was asked, and its answer may come from another thread.
-    awaits_answers: bool,
     tied: Tied,
 }
 
@@ -177,7 +175,6 @@ impl Core {
             received: plan.received,
             meter: Meter::new(plan.memory.clone()),
             names: Arc::default(),
-            awaits_answers: false,
             tied: Tied::default(),
         };
         for hosted in &plan.hosts {
@@ -234,7 +231,7 @@ impl Core {
 
     /// Whether other threads can reach the loop.
     pub(crate) fn reachable(&self) -> bool {
-        self.awaits_answers || self.hosts.iter().any(|h| h.reachable())
+        self.hosts.iter().any(|h| h.reachable())
     }
 
     #[inline]

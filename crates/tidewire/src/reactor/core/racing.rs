@@ -48,7 +48,8 @@ impl Core {
                     race.complete();
                 }
                 Asking::Comes(some) => {
-                    self.awaits_answers = true;
+                    let service = state.service as usize;
+                    self.hosts[service].await_others();
                     race.add(&some);
                 }
                 Asking::Refused(why) => {
@@ -171,7 +172,7 @@ impl Core {
         self.race_on(io, index);
     }
 
-    /// The deadline of the dial has come, or the time for another address.
+    /// A dial's deadline has come, or the time for another address.
     pub(super) fn race_timer(&mut self, io: &mut impl Transport, index: u32) {
         let now = self.env.now;
         let Some(race) = self.states[index as usize].race() else {

@@ -72,6 +72,8 @@ struct Seen {
     /// The members of the group, and when it said so.
     places: Option<(BTreeSet<Address>, Instant)>,
     servers: Servers,
+    /// Where the server is that the home names as its owner now.
+    owner_at: Option<Address>,
     chance: Duration,
 }
 
@@ -94,6 +96,7 @@ impl Member {
                 claim: None,
                 places: None,
                 servers: Servers::default(),
+                owner_at: None,
                 chance: Duration::from_millis(fastrand::u64(..CHANCE_MS)),
             }),
             needs,
@@ -186,6 +189,16 @@ impl Post {
     fn places<'a>(&self, seen: &'a Seen) -> Option<&'a BTreeSet<Address>> {
         let (places, at) = seen.places.as_ref()?;
         (at.elapsed() < OLD && places.contains(&self.needs.at)).then_some(places)
+    }
+
+    /// Whether the owner, or the server that has claimed the home last, is in the group, if both are known. This server is not it as
+    /// long as it follows: a claim of its own did not come to anything.
+    fn owner_is_member(&self, seen: &Seen) -> Option<bool> {
+        let at = seen.owner_at.as_ref()?;
+        if *at == self.needs.at {
+            return Some(false);
+        }
+        Some(self.places(seen)?.contains(at))
     }
 
     fn rank(&self, seen: &Seen) -> Option<u32> {
@@ -289,12 +302,10 @@ impl Post {
 
     fn decide(&self, now: Duration) -> Verdict {
         let mut seen = self.seen();
-        let places = self.places(&seen);
-        let owner = seen.servers.owner.as_ref();
         let found = Found {
             is_current: seen.is_current,
             rank: self.rank(&seen),
-            owner_is_member: places.zip(owner).map(|(places, at)| places.contains(at)),
+            owner_is_member: self.owner_is_member(&seen),
             chance: seen.chance,
         };
         seen.watchman.decide(&found, now)
@@ -321,11 +332,11 @@ impl Post {
         let mut seen = self.seen();
         let own = &self.needs.at;
         let mut next = seen.servers.clone();
-        if let Some(owner) = held.and_then(owners_address)
-            && let Ok(owner) = owner.parse::<Address>()
-            && next.owner.as_ref() != Some(&owner)
-        {
-            next.owner = Some(owner);
+        if let Some(held) = held {
+            seen.owner_at = owners_address(held).and_then(|at| at.parse().ok());
+        }
+        if seen.owner_at.is_some() && next.owner != seen.owner_at {
+            next.owner.clone_from(&seen.owner_at);
             next.epoch += 1;
         }
         next.is_owner_down = seen.watchman.is_down(monotonic());
