@@ -48,7 +48,7 @@ pub(crate) struct Ending<'a> {
     logs: Logs,
     services: Arc<Services>,
     drain: Drain,
-    /// Of this process's servers before this one.
+    /// The servers of this process before this one.
     remains: &'a mut Remains,
     stopper: Stopper,
     loops: Waiter,

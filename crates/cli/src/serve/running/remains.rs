@@ -3,7 +3,7 @@
 
 use tidewire::{Drain, Phase};
 
-/// Their loops, in the order in which they made way. Each has the deadline of its own stop, so none outlasts a later one.
+/// The stops of these servers, in the order in which they made way. Each has the deadline of its own stop, so none outlasts a later one.
 #[derive(Default)]
 pub(crate) struct Remains(Vec<Drain>);
 
