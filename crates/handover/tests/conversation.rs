@@ -234,11 +234,11 @@ fn say(socket: &OwnedFd, text: &[u8]) {
 fn what_is_not_expected_ends_the_conversation() {
     let long = format!(r#"{{"handover":1,"hello":"{}"}}"#, "x".repeat(70 << 10));
     let cases: [(&[u8], &str); 6] = [
-        (b"hello", "not expected: hello"),
+        (b"hello", "an unexpected message: hello"),
         (br#"{"handover":2,"hello":{}}"#, "speaks version 2"),
         (br#"{"handover":1,"take":{}}"#, "when Silent"),
         (br#"{"handover":1,"serving":{}}"#, "when Silent"),
-        (br#"{"handover":1,"hello":{"pid":-1}}"#, "not expected"),
+        (br#"{"handover":1,"hello":{"pid":-1}}"#, "unexpected message"),
         (long.as_bytes(), "too long"),
     ];
     let place = Place::new();
@@ -265,7 +265,7 @@ fn a_server_of_another_version_is_understood() {
             "the running server refuses: I speak 7, not 1",
         ),
         (br#"{"handover":7,"offer":{}}"#, "speaks version 7"),
-        (br#"{"handover":1,"go":{}}"#, "not expected"),
+        (br#"{"handover":1,"go":{}}"#, "unexpected message"),
     ];
     for (answer, shown) in answers {
         let path = place.path();

@@ -399,7 +399,7 @@ mod tests {
             let why = anew
                 .finish(&held(streams), cut)
                 .expect_err("less than it says");
-            assert!(why.contains("more records than there are"), "{why}");
+            assert!(why.contains("more records than the home has"), "{why}");
         }
     }
 

@@ -220,10 +220,10 @@ mod tests {
         let nowhere = above.path().join("nowhere");
         std::os::unix::fs::symlink(above.path().join("gone"), &nowhere).expect("a link");
         for (to, told) in [
-            (Path::new("/proc"), "mounted"),
-            (Path::new("/"), "mounted"),
+            (Path::new("/proc"), "mount point"),
+            (Path::new("/"), "mount point"),
             (&nowhere, "No such file"),
-            (&above.path().join("not/.."), "names no directory"),
+            (&above.path().join("not/.."), "is no name for a new directory"),
         ] {
             let why = Partial::begin(to).expect_err("nothing can be there");
             assert!(why.contains(told), "{why}");

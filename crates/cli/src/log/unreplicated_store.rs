@@ -170,7 +170,7 @@ mod tests {
         ] {
             held.streams.insert(left.clone(), Place { next, print: 0 });
             let said = shown(&view, &held).unwrap();
-            let last = format!("{units} units are here alone, from position {next} on");
+            let last = format!("{units} units are on this server only, from position {next} on");
             assert!(said.contains(&last), "{said:.2000}");
             assert_eq!(said.lines().count(), listed.len() + 1, "{said:.2000}");
             assert!(

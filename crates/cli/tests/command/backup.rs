@@ -207,7 +207,7 @@ fn segments_under_other_names_are_named_by_a_repair() {
     assert_code(&output, 2);
     let told = stdout(&output);
     for [file, name] in [[&names[0], &names[1]], [&names[1], &names[0]]] {
-        let line = format!("misnamed    {file} says that it is {name}");
+        let line = format!("misnamed    {file} contains the segment {name}");
         assert!(told.contains(&line), "{told}");
     }
     assert!(!told.contains("lost "), "{told}");

@@ -43,5 +43,5 @@ fn beyond_loopback_it_is_warned_of() {
     serving.line();
     serving.signal(Signal::TERM);
     let log = stderr(&serving.end());
-    assert!(log.contains("--open=http says that this is meant"), "{log}");
+    assert!(log.contains("--open=http confirms that"), "{log}");
 }

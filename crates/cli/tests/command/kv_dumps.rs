@@ -326,7 +326,7 @@ fn a_key_that_comes_twice_is_refused_by_its_name() {
             "{said}"
         );
         assert!(
-            said.contains("the keys before that stay where they were put, up to 3 of them"),
+            said.contains("up to 3 earlier keys were imported and stay"),
             "{said}"
         );
     }

@@ -156,7 +156,7 @@ fn the_file_is_flags_and_they_go_before_the_environment_and_it_before_the_file()
     let said = stdout(&checked);
     assert!(
         said.contains(&format!(
-            "{path}:11: there is no setting `kv.maxmemory-policy`"
+            "{path}:11: unknown setting `kv.maxmemory-policy`"
         )),
         "{said}"
     );

@@ -90,7 +90,7 @@ fn what_does_not_exist_is_an_error() {
     for (args, why) in [
         (&["--stream", "typo"][..], "\"typo\""),
         (&["--stream", "typo", "--follow"], "--wait"),
-        (&["--from", "3"], "2 is the next one"),
+        (&["--from", "3"], "next position is 2"),
     ] {
         for place in [&["--to", &server.to][..], &["--data", &place.path("data")]] {
             if args.contains(&"--follow") && place[0] == "--data" {

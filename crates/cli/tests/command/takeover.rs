@@ -222,7 +222,7 @@ fn keys_in_memory_alone_are_not_forgotten_unless_that_is_said() {
     assert_code(&refused, 1);
     let why = stderr(&refused);
     assert!(
-        why.contains("1 keys in memory alone") && why.contains("--takeover-forget"),
+        why.contains("1 keys in memory only") && why.contains("--takeover-forget"),
         "{why}"
     );
     drop(resp(to, "GET k\r\n", "$1\r\nv\r\n"));
@@ -339,7 +339,7 @@ fn a_successor_that_hangs_with_the_logs_is_passed_over_unless_it_holds_one() {
     waits.read_exact(&mut [0]).unwrap();
     send("two\n");
     let refused = claim.serving().unwrap_err().to_string();
-    assert!(refused.contains("done nothing with the logs"), "{refused}");
+    assert!(refused.contains("has not opened the logs"), "{refused}");
     drop((handed, waits));
     // A successor can still take over from it.
     let new = Server::start(&with(&args, &["--takeover"]), 2);
@@ -427,7 +427,7 @@ fn settings_that_do_not_fit_are_refused_and_the_old_one_goes_on() {
     };
     mistaken(
         &["discard", "--listen", &other],
-        "discard is asked for at that place",
+        "these settings have discard there",
         1,
     );
     mistaken(&["echo", "--listen", &place_of], "these settings do not", 1);

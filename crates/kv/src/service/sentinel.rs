@@ -262,7 +262,10 @@ mod tests {
         };
         assert_eq!(
             told(&next),
-            ["+switch-master mymaster 10.0.0.1 1 10.0.0.2 1"]
+            [
+                "+switch-master mymaster 10.0.0.1 1 10.0.0.2 1",
+                "+sdown slave 10.0.0.1:1 10.0.0.1 1 @ mymaster 10.0.0.2 1"
+            ]
         );
         assert_eq!(sentinel.replicas(), [at("10.0.0.3:1")]);
         assert_eq!(sentinel.other_owner(), Some(at("10.0.0.2:1")));

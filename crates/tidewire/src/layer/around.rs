@@ -581,7 +581,7 @@ impl<'b, S: Service, L: Layer> Around<'_, 'b, S, L> {
     ///             link.write(&bytes.to_ascii_uppercase());
     ///             bytes.len()
     ///         });
-    ///         if at.is_done() {
+    ///         if at.is_done() && at.output_len() == 0 {
     ///             // Here TLS, say, would say goodbye.
     ///         }
     ///     }

@@ -407,7 +407,7 @@ impl<P: Protocol> Inner<P> {
     ///     }
     ///     inner.release(7, cx); // what waited for the seventh commit
     ///     let queued = inner.with(cx, |_, cx| cx.link.queued_len());
-    ///     if inner.is_done() || inner.is_done_writing() {
+    ///     if inner.output_len() == 0 && (inner.is_done() || inner.is_done_writing()) {
     ///         println!("the last {queued:?} bytes: time to say goodbye");
     ///     }
     ///     inner.timer()

@@ -424,6 +424,17 @@ impl Link<'_> {
 
     /// Bytes of input that wait to be offered: those that the protocol has left unconsumed, and those that have come while
     /// it was paused. Within [`received`](crate::Protocol::received), where they are in the input, 0.
+    ///
+    /// ```
+    /// use tidewire::{Next, on_input, sim::chunking::collect};
+    ///
+    /// let echo = on_input(|input, link| {
+    ///     assert_eq!(link.unread_len(), 0); // all of it is in `input`
+    ///     link.forward_all(input);
+    ///     Next::More
+    /// });
+    /// assert_eq!(collect(echo, b"hello", &[], true).output, b"hello");
+    /// ```
     #[must_use]
     pub fn unread_len(&self) -> usize {
         self.state.carry.len()
@@ -968,6 +979,20 @@ impl Link<'_> {
 
     /// Whether [`draining`](crate::Protocol::draining) is called as soon as what has come was offered: of a stop, all that
     /// the kernel held when it began was received, and what comes now was sent later.
+    ///
+    /// ```
+    /// use tidewire::{Next, on_input};
+    ///
+    /// let polite = on_input(|input, link| {
+    ///     link.forward_all(input);
+    ///     if link.will_drain() {
+    ///         link.write(b" (the last reply)");
+    ///     }
+    ///     Next::More
+    /// });
+    /// # tidewire::Builder::new().engine(tidewire::EngineChoice::Epoll).serve("127.0.0.1:0", polite).start()?;
+    /// # Ok::<(), tidewire::StartError>(())
+    /// ```
     #[must_use]
     pub fn will_drain(&self) -> bool {
         self.state.owed.has(Owed::Draining)

@@ -272,7 +272,7 @@ mod tests {
         );
         let e = wrong(&["echo=7"], ("discard", "127.0.0.1:7"));
         assert!(
-            e.contains("has discard") && e.contains("echo is asked"),
+            e.contains("has discard") && e.contains("these settings have echo"),
             "{e}"
         );
         let e = wrong(&["echo=0"], ("echo", "127.0.0.2:7"));

@@ -168,7 +168,7 @@ mod tests {
             (&*long, "kafka://k/t", "is not HOST:PORT"),
             ("a:1,a:1", "kafka://k/t", "twice"),
             ("a:1,b:1", "kafka://k/t?partition=2", "partitions 0 to 1"),
-            (&*many.join(","), "kafka://k/t", "there may be 1024"),
+            (&*many.join(","), "kafka://k/t", "at most 1024"),
         ] {
             let said = of(places, home).unwrap_err();
             assert!(said.contains(says), "{places:.40}: {said}");

@@ -291,10 +291,10 @@ mod tests {
         assert_eq!(
             problems(text),
             [
-                "line 2: there is no setting `wokers`: did you mean `workers`?",
-                "line 5: there is no setting `kv.maxmemry`: did you mean `kv-maxmemory`?",
-                "line 6: `workers` does not belong into [kv]: it stands above all tables",
-                "line 7: there is no table [kw]: `tidewire config example` lists all of them",
+                "line 2: unknown setting `wokers`: did you mean `workers`?",
+                "line 5: unknown setting `kv.maxmemry`: did you mean `kv-maxmemory`?",
+                "line 6: `workers` does not belong into [kv]: put it above all tables",
+                "line 7: unknown table [kw]: `tidewire config example` lists all of them",
                 "line 9: `log` is a value, not a table: did you mean [durable-log]?",
             ]
         );
