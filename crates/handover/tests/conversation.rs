@@ -238,7 +238,10 @@ fn what_is_not_expected_ends_the_conversation() {
         (br#"{"handover":2,"hello":{}}"#, "speaks version 2"),
         (br#"{"handover":1,"take":{}}"#, "when Silent"),
         (br#"{"handover":1,"serving":{}}"#, "when Silent"),
-        (br#"{"handover":1,"hello":{"pid":-1}}"#, "unexpected message"),
+        (
+            br#"{"handover":1,"hello":{"pid":-1}}"#,
+            "unexpected message",
+        ),
         (long.as_bytes(), "too long"),
     ];
     let place = Place::new();

@@ -223,7 +223,10 @@ mod tests {
             (Path::new("/proc"), "mount point"),
             (Path::new("/"), "mount point"),
             (&nowhere, "No such file"),
-            (&above.path().join("not/.."), "is no name for a new directory"),
+            (
+                &above.path().join("not/.."),
+                "is no name for a new directory",
+            ),
         ] {
             let why = Partial::begin(to).expect_err("nothing can be there");
             assert!(why.contains(told), "{why}");

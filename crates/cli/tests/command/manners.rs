@@ -155,9 +155,7 @@ fn the_file_is_flags_and_they_go_before_the_environment_and_it_before_the_file()
     assert_eq!(checked.status.code(), Some(1), "{}", stdout(&checked));
     let said = stdout(&checked);
     assert!(
-        said.contains(&format!(
-            "{path}:11: unknown setting `kv.maxmemory-policy`"
-        )),
+        said.contains(&format!("{path}:11: unknown setting `kv.maxmemory-policy`")),
         "{said}"
     );
     let said = refused(&["serve", "--config", path], 2);

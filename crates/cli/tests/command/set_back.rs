@@ -125,7 +125,10 @@ fn entries_of_the_journal_are_sent_again_from_the_servers_mark() {
     let output = ship();
     assert_code(&output, 0);
     let said = stderr(&output);
-    assert!(said.contains("the entries after that are sent again\n"), "{said}");
+    assert!(
+        said.contains("the entries after that are sent again\n"),
+        "{said}"
+    );
     assert_eq!(stored(&server), (1..=3000).collect::<Vec<_>>());
     // Some of the entries that it lacks are not in the journal any more.
     let server = restored(&place, server);
