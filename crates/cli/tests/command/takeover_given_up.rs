@@ -17,7 +17,7 @@ use crate::common::{PATIENCE, engines};
 fn under_way(to: SocketAddr) -> TcpStream {
     let mut client = TcpStream::connect(to).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
-    let head = "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n";
+    let head = "POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n";
     client.write_all(head.as_bytes()).unwrap();
     let mut go_on = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
     client.read_exact(&mut go_on).unwrap();
@@ -34,7 +34,7 @@ fn is_served(mut client: TcpStream, what: &str) {
         answer.starts_with("HTTP/1.1 200 "),
         "{what}: {answer:?}, {end:?}"
     );
-    assert!(answer.contains("0123456789"), "{what}: {answer:?}");
+    assert!(answer.contains("0123456789"), "{what}: {answer:?}, {end:?}");
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn a_request_under_way_is_served_though_a_successor_dies_with_the_logs() {
         let client = under_way(to);
         dies(1);
         // The present server serves new clients beside that.
-        is_served(under_way(to), engine);
-        is_served(client, engine);
+        is_served(under_way(to), &format!("{engine}, a new client"));
+        is_served(client, &format!("{engine}, a client of before"));
         // A stop of the present server waits for the one before it.
         let clients = [under_way(to), under_way(to)];
         dies(2);
