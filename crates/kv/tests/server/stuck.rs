@@ -325,7 +325,7 @@ fn libraries_are_looked_into_before_keys_are_kept() {
         answered += 1;
     }
     // Both take processor time of the process, by which the library measures: a slow machine changes little.
-    assert!(answered > 200, "{answered}");
+    assert!(answered > 100, "{answered}");
     drop(deleting.join().unwrap());
 }
 
