@@ -3,11 +3,15 @@
 use mlua::{Table, Value};
 
 use crate::number::{cast, shortest, whole};
+use crate::state::{Looks, Stopped};
 
 /// Deepest nesting of an answer.
 const DEPTH: usize = 100;
 /// Bytes that an answer takes beside its text, about.
 const EACH: usize = 64;
+/// What a table costs beside its values, whose fields are looked for; and bytes of a text that cost as much as a value.
+const TABLE: usize = 8;
+const BYTES: usize = 1024;
 
 /// The value that a script returns.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +43,11 @@ pub enum Answer {
 }
 
 /// Takes an answer that is not too large.
-pub(crate) struct Taker {
+pub(crate) struct Taker<'s> {
+    /// What taking it may still cost.
+    pub(crate) effort: usize,
+    /// It may take long: the script is looked at on the way.
+    pub(crate) looks: Looks<'s>,
     /// Bytes that the answer may still take.
     pub(crate) left: usize,
     /// Whether true and false stay booleans.
@@ -48,15 +56,34 @@ pub(crate) struct Taker {
 
 /// Why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooMuch;
+pub(crate) enum NoAnswer {
+    /// It takes too many bytes.
+    Bytes,
+    /// It takes too long.
+    Effort,
+    /// The script is to stop.
+    Stopped,
+}
 
-impl Taker {
-    pub(crate) fn take(&mut self, value: &Value) -> Result<Answer, TooMuch> {
+impl From<Stopped> for NoAnswer {
+    fn from(_: Stopped) -> NoAnswer {
+        NoAnswer::Stopped
+    }
+}
+
+impl Taker<'_> {
+    pub(crate) fn take(&mut self, value: &Value) -> Result<Answer, NoAnswer> {
         self.at(value, 0)
     }
 
-    fn at(&mut self, value: &Value, depth: usize) -> Result<Answer, TooMuch> {
+    fn at(&mut self, value: &Value, depth: usize) -> Result<Answer, NoAnswer> {
         self.spend(EACH)?;
+        self.looks.next()?;
+        let cost = match value {
+            Value::Table(_) => TABLE,
+            _ => 1,
+        };
+        self.work(cost)?;
         match value {
             Value::Boolean(yes) if self.resp3 => Ok(Answer::Bool(*yes)),
             Value::Boolean(true) => Ok(Answer::Integer(1)),
@@ -68,7 +95,7 @@ impl Taker {
         }
     }
 
-    fn table(&mut self, table: &Table, depth: usize) -> Result<Answer, TooMuch> {
+    fn table(&mut self, table: &Table, depth: usize) -> Result<Answer, NoAnswer> {
         if depth >= DEPTH {
             return Ok(Answer::Error(b"ERR reached lua stack limit".to_vec()));
         }
@@ -125,13 +152,19 @@ impl Taker {
         Ok(Answer::Array(all))
     }
 
-    fn bytes(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TooMuch> {
+    fn bytes(&mut self, bytes: &[u8]) -> Result<Vec<u8>, NoAnswer> {
         self.spend(bytes.len())?;
         Ok(bytes.to_vec())
     }
 
-    fn spend(&mut self, bytes: usize) -> Result<(), TooMuch> {
-        self.left = self.left.checked_sub(bytes).ok_or(TooMuch)?;
+    fn spend(&mut self, bytes: usize) -> Result<(), NoAnswer> {
+        self.work(bytes / BYTES)?;
+        self.left = self.left.checked_sub(bytes).ok_or(NoAnswer::Bytes)?;
+        Ok(())
+    }
+
+    fn work(&mut self, cost: usize) -> Result<(), NoAnswer> {
+        self.effort = self.effort.checked_sub(cost).ok_or(NoAnswer::Effort)?;
         Ok(())
     }
 }

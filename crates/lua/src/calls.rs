@@ -1,5 +1,6 @@
 //! The functions by which a script reaches its host.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use mlua::{BorrowedBytes, Error, Lua, MultiValue, Result as LuaResult, Table, Value as Lua51};
@@ -8,6 +9,7 @@ use smallvec::SmallVec;
 use crate::answer::argument;
 use crate::args;
 use crate::host::{self, Call};
+use crate::library::LONG;
 use crate::raised::Raised;
 use crate::room::lifted;
 use crate::state::{Looks, State};
@@ -82,13 +84,27 @@ fn serve(state: &State, lua: &Lua, args: &MultiValue, raise: bool) -> LuaResult<
         Value::Error(text) if raise => Err(Error::external(Raised(text.into_owned()))),
         value => {
             state.heed_leash(lua);
-            if state.leash.holds() && value.parts() <= FEW_PARTS {
-                // The bytes of a few values do no harm.
-                state.lengthen(lua, value.room());
+            let room = value.room();
+            if room > LONG {
+                state.look()?;
             }
-            let _lifted = lifted(lua, state.limit.get(), value.room());
+            let (limit, taken) = (state.limit.get(), Cell::new(0));
+            let is_given = state.leash.holds() && value.parts() <= FEW_PARTS;
+            if is_given {
+                // The bytes of a few texts do no harm.
+                state.lengthen(lua, room);
+            }
+            let lifted = lifted(lua, state.limit.get(), room);
             let mut looks = Looks::of(state);
-            value.to_lua(lua, &mut || Ok(looks.next()?))
+            let made = value.to_lua(lua, &taken, &mut || Ok(looks.next()?));
+            drop(lifted);
+            if is_given {
+                // No more than they take: a text that the interpreter has takes nothing.
+                state.set_limit(lua, limit);
+                state.lengthen(lua, taken.get());
+                state.leash.give(taken.get());
+            }
+            made
         }
     };
     let error = |text: &'static str| answer(Value::Error(text.as_bytes().into()));

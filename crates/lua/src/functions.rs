@@ -6,12 +6,15 @@ use mlua::{Error, LightUserData, Lua, MultiValue, Result as LuaResult, Table, Va
 use sha1::{Digest, Sha1};
 
 use crate::answer::argument;
+use crate::args::NO_MEMORY;
 use crate::raised::{Raised, plain, raised};
 use crate::state::{State, look_closely};
 use crate::{args, bit, calls, json, library, msgpack, pack, text};
 
 /// The version of Redis that scripts are told of.
 const VERSION: (&str, u32) = ("7.2.4", 0x0007_0204);
+/// Bytes of a text that are hashed between two looks; a longer one is hashed where no others wait.
+const HASHED_AT_ONCE: usize = 256 << 10;
 /// The names of scripts and of libraries in error texts.
 pub(crate) const CHUNK: &str = "@user_script";
 pub(crate) const LIBRARY: &str = "@user_function";
@@ -46,6 +49,9 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<
     })?;
     rust.raw_set("is_short_of_memory", is_short_of_memory)?;
     let of = state.clone();
+    let is_held = lua.create_function(move |_, ()| Ok(of.leash.holds()))?;
+    rust.raw_set("is_held", is_held)?;
+    let of = state.clone();
     let look = lua.create_function(move |lua, ()| look_closely(lua, &of))?;
     rust.raw_set("look", look)?;
     let of = state.clone();
@@ -76,14 +82,26 @@ pub(crate) fn functions(lua: &Lua, state: &Rc<State>, most: usize) -> LuaResult<
         lua.create_string(text)
     })?;
     rust.raw_set("text", text)?;
-    let sha1hex = lua.create_function(|lua, args: MultiValue| {
+    let of = state.clone();
+    let sha1hex = lua.create_function(move |lua, args: MultiValue| {
         if args.len() != 1 {
             return Err(Error::external(Raised(
                 b"ERR wrong number of arguments".into(),
             )));
         }
         let text = args.front().and_then(argument).unwrap_or_default();
-        let hash = Sha1::digest(text);
+        if text.len() > HASHED_AT_ONCE && of.leash.holds() {
+            // The script begins again elsewhere.
+            return Err(Error::runtime(NO_MEMORY));
+        }
+        let mut hash = Sha1::new();
+        for part in text.chunks(HASHED_AT_ONCE) {
+            hash.update(part);
+            if text.len() > library::LONG {
+                look_closely(lua, &of)?;
+            }
+        }
+        let hash = hash.finalize();
         let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         lua.create_string(hex)
     })?;

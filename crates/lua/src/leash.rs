@@ -8,22 +8,40 @@ use std::rc::Rc;
 
 /// Says whether the script that runs is held to little memory. A clone is another handle.
 #[derive(Clone, Debug, Default)]
-pub struct Leash(Rc<Cell<bool>>);
+pub struct Leash(Rc<Hold>);
+
+#[derive(Debug, Default)]
+struct Hold {
+    holds: Cell<bool>,
+    /// Bytes of long texts that the script was given by commands.
+    given: Cell<usize>,
+}
 
 impl Leash {
     /// Releases the leash: the script stays where it is to its end, and may take as much memory as
     /// the interpreter may.
     pub fn release(&self) {
-        self.0.set(false);
+        self.0.holds.set(false);
     }
 
     /// Whether the script is held to little memory.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.0.get()
+        self.0.holds.get()
+    }
+
+    /// Bytes of long texts that the script was given by its commands: what it does with them may take long.
+    #[must_use]
+    pub fn given(&self) -> usize {
+        self.0.given.get()
+    }
+
+    pub(crate) fn give(&self, bytes: usize) {
+        self.0.given.set(self.0.given.get().saturating_add(bytes));
     }
 
     pub(crate) fn hold(&self) {
-        self.0.set(true);
+        self.0.holds.set(true);
+        self.0.given.set(0);
     }
 }

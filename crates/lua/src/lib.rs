@@ -38,6 +38,7 @@ mod bit;
 mod calls;
 mod effort;
 mod functions;
+mod growth;
 mod host;
 mod json;
 mod leash;
@@ -52,6 +53,8 @@ mod room;
 mod state;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_leash;
 mod text;
 mod value;
 mod vm;

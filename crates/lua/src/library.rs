@@ -9,7 +9,7 @@ use crate::args::{Args, NO_MEMORY, Outcome};
 use crate::state::{State, look_closely};
 
 /// Bytes of an argument from which on its function may take so long that the script is looked at.
-const LONG: usize = 32 << 10;
+pub(crate) const LONG: usize = 32 << 10;
 /// The name of the prelude's chunk: its lines are none of the script's.
 pub(crate) const PRELUDE: &str = "=prelude";
 

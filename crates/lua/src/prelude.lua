@@ -110,7 +110,7 @@ function base.gcinfo() return floor(collectgarbage('count')), 0 end
 
 function base.collectgarbage(what)
   if what == 'count' then return collectgarbage('count') end
-  if what == nil or what == 'collect' then
+  if (what == nil or what == 'collect') and not rust.is_held() then
     -- Twice round in steps: a cycle may have begun before what is garbage now.
     for _ = 1, 2 do
       repeat look() until collectgarbage('step', STEP_KIB)

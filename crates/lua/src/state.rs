@@ -43,6 +43,8 @@ pub(crate) struct State {
     /// Bytes that the script may take now: fewer while the script is held by the leash.
     pub(crate) limit: Cell<usize>,
     pub(crate) leash: Leash,
+    /// The collector stands still while the leash holds: so what was there before makes no room for the script.
+    pub(crate) is_uncollected: Cell<bool>,
     /// The script is looked at more often: it has so much memory that an instruction may
     /// take long.
     pub(crate) is_dense: Cell<bool>,
@@ -77,9 +79,15 @@ impl State {
 
     /// Lets a script whose leash was released take what the interpreter may.
     pub(crate) fn heed_leash(&self, lua: &Lua) {
+        if self.leash.holds() {
+            return;
+        }
         let max = self.memory_max.get();
-        if self.limit.get() != max && !self.leash.holds() {
+        if self.limit.get() != max {
             self.set_limit(lua, max);
+        }
+        if self.is_uncollected.replace(false) {
+            lua.gc_restart();
         }
     }
 

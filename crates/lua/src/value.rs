@@ -1,6 +1,7 @@
 //! The replies of `redis.call`, and their conversion to values of Lua.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use mlua::{Lua, Result, Value as Lua51};
 
@@ -8,6 +9,8 @@ use crate::room::EACH;
 
 /// Deepest nesting of replies that is read.
 const DEPTH: usize = 64;
+/// A longer text is measured when it is made; bytes.
+const SHORT: usize = 64;
 
 /// A reply to a command.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,10 +75,24 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Converts the reply to a value of Lua. `next` is called before each value that it is made of.
-    pub(crate) fn to_lua(&self, lua: &Lua, next: &mut dyn FnMut() -> Result<()>) -> Result<Lua51> {
+    /// Converts the reply to a value of Lua. `next` is called before each value that it is made of. The memory that long
+    /// texts take is added to `taken`: one that the interpreter has already takes none.
+    pub(crate) fn to_lua(
+        &self,
+        lua: &Lua,
+        taken: &Cell<usize>,
+        next: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Lua51> {
         next()?;
-        let string = |bytes: &[u8]| lua.create_string(bytes).map(Lua51::String);
+        let string = |bytes: &[u8]| {
+            if bytes.len() <= SHORT {
+                return lua.create_string(bytes).map(Lua51::String);
+            }
+            let before = lua.used_memory();
+            let text = lua.create_string(bytes)?;
+            taken.set(taken.get() + lua.used_memory().saturating_sub(before));
+            Ok(Lua51::String(text))
+        };
         let single = |name: &str, value: Lua51| -> Result<Lua51> {
             let table = lua.create_table_with_capacity(0, 1)?;
             table.raw_set(name, value)?;
@@ -100,14 +117,17 @@ impl<'a> Value<'a> {
             Value::Array(all) => {
                 let table = lua.create_table_with_capacity(all.len(), 0)?;
                 for (at, value) in all.iter().enumerate() {
-                    table.raw_set(at + 1, value.to_lua(lua, next)?)?;
+                    table.raw_set(at + 1, value.to_lua(lua, taken, next)?)?;
                 }
                 Ok(Lua51::Table(table))
             }
             Value::Map(pairs) => {
                 let table = lua.create_table_with_capacity(0, pairs.len())?;
                 for (key, value) in pairs {
-                    let (key, value) = (key.to_lua(lua, next)?, value.to_lua(lua, next)?);
+                    let (key, value) = (
+                        key.to_lua(lua, taken, next)?,
+                        value.to_lua(lua, taken, next)?,
+                    );
                     if is_key(&key) {
                         table.raw_set(key, value)?;
                     }
@@ -117,7 +137,7 @@ impl<'a> Value<'a> {
             Value::Set(all) => {
                 let table = lua.create_table_with_capacity(0, all.len())?;
                 for key in all {
-                    let key = key.to_lua(lua, next)?;
+                    let key = key.to_lua(lua, taken, next)?;
                     if is_key(&key) {
                         table.raw_set(key, true)?;
                     }

@@ -7,9 +7,10 @@ use std::rc::Rc;
 use mlua::{ChunkMode, Either, Error, Function, IntoLua, Lua, LuaOptions};
 use mlua::{Result as LuaResult, StdLib, Table, Value as Lua51};
 
-use crate::answer::{Answer, Taker, argument};
+use crate::answer::{Answer, NoAnswer, Taker, argument};
 use crate::args::{self, NO_MEMORY};
 use crate::functions::{CHUNK, LIBRARY, functions};
+use crate::growth::Growth;
 use crate::host::{self, Host, Stop, Verdict};
 use crate::json::config::JsonConfig;
 use crate::leash::Leash;
@@ -21,6 +22,10 @@ use crate::state::{INSTRUCTIONS, Looks, State, watch_instructions};
 
 /// Compiled scripts that are kept.
 const COMPILED: usize = 1000;
+/// What the taking of an answer may cost while the script is on a leash, where it begins elsewhere if that is too much, and
+/// where the leash was released: there it gets an error. A table costs eight, a KiB one.
+const EFFORT_HELD: usize = 8 << 10;
+const EFFORT_RELEASED: usize = 64 << 10;
 /// Longest text: the parser counts what it reads in an int (CVE-2025-46819).
 const CHUNK_MAX: usize = 1 << 30;
 
@@ -118,10 +123,16 @@ pub struct Vm {
     /// The globals of scripts.
     env: Table,
     state: Rc<State>,
+    /// The script that runs began on a leash.
+    is_leashed: Cell<bool>,
+    /// Bytes in use when the collector was stopped, and bytes for which it still has to work.
+    used_before: Cell<usize>,
+    to_collect: Cell<usize>,
     compiled: RefCell<HashMap<String, Rc<Function>>>,
     /// The last function that was run, which is often the next one.
     last: RefCell<Option<(String, Rc<Function>)>>,
     libraries: RefCell<HashMap<u64, Rc<Library>>>,
+    growth: Growth,
     /// The names of chunks as strings of its own: the parser of Lua 5.1 holds the one it is given in a place where the
     /// collector does not look (CVE-2025-49844).
     _names: [mlua::String; 2],
@@ -157,6 +168,7 @@ impl Vm {
             memory_max: Cell::new(memory_max),
             limit: Cell::new(memory_max),
             leash: Leash::default(),
+            is_uncollected: Cell::default(),
             is_dense: Cell::default(),
             random: Random::default(),
             json: Rc::default(),
@@ -175,9 +187,13 @@ impl Vm {
             enter_function,
             env,
             state,
+            is_leashed: Cell::default(),
+            used_before: Cell::default(),
+            to_collect: Cell::default(),
             compiled: RefCell::default(),
             last: RefCell::default(),
             libraries: RefCell::default(),
+            growth: Growth::default(),
             _names: names,
         })
     }
@@ -208,6 +224,7 @@ impl Vm {
         let function = match known {
             Some(function) => function,
             None => {
+                self.close_growth();
                 let function = Rc::new(self.chunk(CHUNK, text, Some(self.env.clone()))?);
                 let mut compiled = self.compiled.borrow_mut();
                 if compiled.len() >= COMPILED {
@@ -251,10 +268,16 @@ impl Vm {
         leash: Option<usize>,
     ) -> Result<Vec<Registered>, NotLoaded> {
         let prefixed = |prefix: &str, text: &[u8]| [prefix.as_bytes(), text].concat();
+        self.close_growth();
         self.begin(0, leash);
+        let before = self.used_memory();
         let loaded = self.load_now(library, text, &prefixed);
+        let took = self.used_memory().saturating_sub(before);
         let is_held = self.state.leash.holds();
         self.end();
+        if leash.is_some() {
+            self.growth.loaded(text.len(), took);
+        }
         if let Some(stop) = self.state.stopped.take() {
             return Err(NotLoaded::Stopped(stop));
         }
@@ -313,11 +336,13 @@ impl Vm {
 
     /// Forgets a library, if it is there.
     pub fn forget_library(&self, library: u64) {
+        self.close_growth();
         self.libraries.borrow_mut().remove(&library);
     }
 
     /// Forgets the libraries that are not to be kept.
     pub fn keep_libraries(&self, mut keep: impl FnMut(u64) -> bool) {
+        self.close_growth();
         self.libraries.borrow_mut().retain(|id, _| keep(*id));
     }
 
@@ -336,13 +361,38 @@ impl Vm {
         let Some((function, env)) = found else {
             return Ended::Failed(b"ERR Function not found".to_vec());
         };
+        if call.leash.is_some() {
+            // The collector refuses nothing.
+            let _ = self.growth.begin(&self.lua);
+        }
         self.begin(host.chance(), call.leash);
+        let before = self.used_memory();
         let result = self.enter((&function, Some(env)), call.keys, call.args, host);
-        self.ended(result, call.function)
+        let took = self.used_memory().saturating_sub(before);
+        let was_released = !self.state.leash.holds();
+        let ended = self.ended(result, call.function);
+        if call.leash.is_some() {
+            let _ = self.growth.called(&self.lua, took, was_released);
+        }
+        ended
+    }
+
+    fn close_growth(&self) {
+        if !self.libraries.borrow().is_empty() {
+            let _ = self.growth.close(&self.lua);
+        }
+    }
+
+    /// Whether libraries have kept more in the interpreter, from calls on a leash, than is little: what the next call does with
+    /// it may take long.
+    #[must_use]
+    pub fn has_grown(&self) -> bool {
+        self.growth.is_much()
     }
 
     /// Forgets all compiled scripts.
     pub fn forget(&self) {
+        self.close_growth();
         self.compiled.borrow_mut().clear();
         self.last.replace(None);
     }
@@ -382,9 +432,14 @@ impl Vm {
 
     /// Makes all as new for the next script.
     fn begin(&self, chance: u32, leash: Option<usize>) {
+        self.is_leashed.set(leash.is_some());
         if let Some(more) = leash {
             let limit = self.used_memory().saturating_add(more);
             self.state.leash.hold();
+            if !self.state.is_uncollected.replace(true) {
+                self.lua.gc_stop();
+                self.used_before.set(self.used_memory());
+            }
             self.state
                 .set_limit(&self.lua, limit.min(self.state.memory_max.get()));
         }
@@ -400,27 +455,67 @@ impl Vm {
 
     /// The script has come to its end.
     fn end(&self) {
+        let is_uncollected = self.state.is_uncollected.get();
         self.state.leash.release();
         self.state.heed_leash(&self.lua);
+        if is_uncollected {
+            self.collect();
+        }
+    }
+
+    /// Has the collector do what it would have done while it stood still; much of that is left to later scripts.
+    fn collect(&self) {
+        const LEAST: usize = 64 << 10;
+        const MOST: usize = 256 << 10;
+        let took = self.used_memory().saturating_sub(self.used_before.get());
+        let due = self.to_collect.get().saturating_add(took);
+        self.to_collect.set(due);
+        if due >= LEAST {
+            let now = due.min(MOST);
+            let is_done = self.lua.gc_step_kbytes((now >> 10) as i32);
+            let left = if is_done.unwrap_or(true) {
+                0
+            } else {
+                due - now
+            };
+            self.to_collect.set(left);
+        }
     }
 
     /// How the script ended, according to the prelude's result.
     fn ended(&self, result: LuaResult<(bool, Lua51)>, name: &str) -> Ended {
         let is_held = self.state.leash.holds();
+        let effort = match (is_held, self.is_leashed.get()) {
+            (true, _) => EFFORT_HELD,
+            (false, true) => EFFORT_RELEASED,
+            (false, false) => usize::MAX,
+        };
         self.end();
         if let Some(stop) = self.state.stopped.take() {
             return Ended::Stopped(stop);
         }
-        match self.ended_alone(result, name) {
+        let ended = self.ended_alone(result, name, effort, is_held);
+        if let Some(stop) = self.state.stopped.take() {
+            return Ended::Stopped(stop);
+        }
+        match ended {
             Ended::Failed(line) if is_held && tells_of_memory(&line) => Ended::Outgrown,
             ended => ended,
         }
     }
 
-    fn ended_alone(&self, result: LuaResult<(bool, Lua51)>, name: &str) -> Ended {
+    fn ended_alone(
+        &self,
+        result: LuaResult<(bool, Lua51)>,
+        name: &str,
+        effort: usize,
+        is_held: bool,
+    ) -> Ended {
         match result {
             Ok((true, value)) => {
                 let mut taker = Taker {
+                    effort,
+                    looks: Looks::of(&self.state),
                     left: self.state.memory_max.get(),
                     resp3: self.state.resp3.get(),
                 };
@@ -428,6 +523,7 @@ impl Vm {
                 let _lifted = lifted(&self.lua, taker.left, 0);
                 match taker.take(&value) {
                     Ok(answer) => Ended::Done(answer),
+                    Err(NoAnswer::Effort) if is_held => Ended::Outgrown,
                     Err(_) => Ended::Failed(b"ERR the script's answer is too large".to_vec()),
                 }
             }
@@ -449,15 +545,25 @@ impl Vm {
     ) -> LuaResult<(bool, Lua51)> {
         let list = |all: &[&[u8]]| -> LuaResult<Table> {
             let bytes: usize = all.iter().map(|text| text.len()).sum();
-            if self.state.leash.holds() {
+            let (limit, is_held) = (self.state.limit.get(), self.state.leash.holds());
+            let before = self.used_memory();
+            if is_held {
                 // The bytes of the values do no harm; their number does.
                 self.state.lengthen(&self.lua, bytes);
             }
-            let limit = self.state.limit.get();
-            let _lifted = lifted(&self.lua, limit, bytes + all.len() * room::EACH);
+            let most = self.state.limit.get();
+            let lifted = lifted(&self.lua, most, bytes + all.len() * room::EACH);
             let mut looks = Looks::of(&self.state);
             let text = |bytes| text(bytes, looks.is_due().then_some(&*self.state));
-            self.lua.create_sequence_from(all.iter().copied().map(text))
+            let made = self.lua.create_sequence_from(all.iter().copied().map(text));
+            drop(lifted);
+            if is_held {
+                // Texts that the interpreter has take nothing.
+                let taken = self.used_memory().saturating_sub(before);
+                self.state.set_limit(&self.lua, limit);
+                self.state.lengthen(&self.lua, bytes.min(taken));
+            }
+            made
         };
         let (keys, args) = (list(keys)?, list(args)?);
         host::against(host, || match env {

@@ -136,6 +136,15 @@ impl Transaction {
         }
     }
 
+    /// Whether one of the commands calls a function, or is about functions.
+    pub(super) fn asks_for_functions(&self) -> bool {
+        let mut all = self.queue.blocks.iter().flat_map(|block| &block.commands);
+        all.any(|queued| {
+            let name = table().entry(queued.id).name;
+            matches!(name, "fcall" | "fcall_ro" | "function")
+        })
+    }
+
     /// The queued commands, with their arguments among `args`, the arguments of all of them.
     pub(super) fn commands<'x>(
         &self,

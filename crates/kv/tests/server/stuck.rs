@@ -5,6 +5,8 @@
 
 use crate::wire::{Client, Server, Value, of_words, until};
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tidewire::EngineChoice;
 use tidewire_kv::service::Settings;
@@ -294,4 +296,72 @@ fn one_that_outgrows_its_loop_gives_the_right_answer() {
         words.extend(many[..count].iter().map(|text| &text[..]));
         assert_eq!(ask(&mut client, &words), Value::Int(count as i64));
     }
+}
+
+/// Libraries of a transaction are looked into by the command about functions that comes next.
+#[test]
+fn libraries_are_looked_into_before_keys_are_kept() {
+    let server = server();
+    let (mut other, mut runner) = (server.client(), server.client());
+    assert_eq!(other.ask("CONFIG SET busy-reply-threshold 0"), Value::ok());
+    let library = "#!lua name=slow
+        local ends = os.clock() + 0.15 while os.clock() < ends do end
+        redis.register_function('s', function() return 1 end)";
+    until("a library to be loaded", || {
+        assert_eq!(runner.ask("MULTI"), Value::ok());
+        ask(&mut runner, &["FUNCTION", "LOAD", "REPLACE", library]);
+        runner.ask("EXEC").array() == [Value::Bulk("slow".into())]
+    });
+    let is_done = Arc::new(AtomicBool::new(false));
+    let done = is_done.clone();
+    let deleting = std::thread::spawn(move || {
+        refused(&runner.ask("FUNCTION DELETE none"), "ERR Library not found");
+        done.store(true, Relaxed);
+        runner
+    });
+    let mut answered = 0;
+    while !is_done.load(Relaxed) {
+        assert_eq!(other.ask("GET k"), Value::Null);
+        answered += 1;
+    }
+    // Both take processor time of the process, by which the library measures: a slow machine changes little.
+    assert!(answered > 100, "{answered}");
+    drop(deleting.join().unwrap());
+}
+
+/// A library may take long only when it is looked into for the second time, behind the commit.
+#[test]
+fn a_library_that_is_committed_is_answered_so() {
+    let server = server();
+    let (mut other, mut runner) = (server.client(), server.client());
+    assert_eq!(other.ask("CONFIG SET busy-reply-threshold 0"), Value::ok());
+    let mut loaded = Value::Null;
+    for _ in 0..5 {
+        let library = |clock: &str| {
+            format!(
+                "#!lua name=l\nlocal from, now = {clock} + 0.1, os.clock()
+                 local is_slow = now > from and now < from + 0.4
+                 while now < from and os.clock() < from + 0.01 do end
+                 if is_slow then {} end
+                 redis.register_function('f', function() return 1 end)",
+                rehash(16, "").replace("return n", "")
+            )
+        };
+        let clock = ask(&mut runner, &["EVAL", "return tostring(os.clock())", "0"]).text();
+        let words = ["FUNCTION", "LOAD", "REPLACE", &library(&clock)];
+        loaded = ask(&mut runner, &words);
+        let mut shown = Value::Null;
+        until("the library to be quick again", || {
+            shown = ask(&mut other, &["FUNCTION", "LIST"]);
+            !matches!(shown, Value::Error(_))
+        });
+        let is_there = !shown.array().is_empty();
+        let told = loaded == Value::Bulk("l".into());
+        assert_eq!(is_there, told, "{loaded:?}");
+        if told && other.info("total_stuck_scripts") > 0 {
+            return;
+        }
+        other.ask("FUNCTION FLUSH");
+    }
+    panic!("no library was slow behind its commit: {loaded:?}");
 }

@@ -359,17 +359,43 @@ struct Task {
     seed: u64,
 }
 
+/// Whether a job needs to know which functions there are while it keeps keys from others.
+fn looks_first(work: &Work, args: &[&[u8]]) -> bool {
+    match work {
+        Work::Function => {
+            let is = |word: &[u8]| {
+                args.get(1)
+                    .is_some_and(|sub| sub.eq_ignore_ascii_case(word))
+            };
+            !is(b"kill") && !is(b"help")
+        }
+        Work::Exec(transaction) => transaction.asks_for_functions(),
+        Work::Script { .. } | Work::Call(_) | Work::Load => false,
+    }
+}
+
 /// Runs a job; returns its reply, and the ticket for which the reply waits.
 fn run(job: &mut Task, apart: &mut Apart) -> (Vec<u8>, u64) {
     let shared = apart.shared.clone();
     let args: Vec<&[u8]> = job.args.iter().map(|arg| &arg[..]).collect();
     let mut conn = RespConn::of_script(job.session.of_script(), job.card.clone());
+    let looks_first = looks_first(&job.work, &args);
     if let Work::Exec(transaction) = &mut job.work {
         conn.session.transaction = Some(std::mem::take(transaction));
     }
     let mut reply = Reply::new(job.session.proto);
     reply.set_limit(shared.config.client_output.load(Relaxed));
     let first = Instant::now();
+    if looks_first {
+        // Before any key is kept from others: it may take long.
+        let _ = functions::current(Seen::Committed, &mut At::Apart(apart));
+        if apart.watched.fence.is_cut() {
+            if let Some(transaction) = conn.session.transaction.take() {
+                transaction.forget(&shared.store);
+            }
+            return (Vec::new(), 0);
+        }
+    }
     loop {
         let begun = Instant::now();
         let now_ms = wall().as_millis() as u64;
@@ -409,13 +435,19 @@ fn run(job: &mut Task, apart: &mut Apart) -> (Vec<u8>, u64) {
         }
         let (barrier, _) = batch.commit();
         drop(batch);
-        if matches!(job.work, Work::Function) {
-            // Looked into here, so that no loop has to.
-            let _ = functions::current(Seen::Newest, &mut At::Apart(apart));
-        }
         // Waiting commands may use the script's keys from now on.
         shared.scripts.wake_parked();
         let ticket = barrier.max(conn.session.barrier);
+        if matches!(job.work, Work::Function) {
+            if reply.is_over() {
+                reply.clear();
+            }
+            apart.watched.keeps.store(false, Relaxed);
+            apart.watched.is_done(reply.bytes(), ticket);
+            // Looked into here, so that no loop has to. The client is told what was done, however that ends.
+            let _ = functions::current(Seen::Newest, &mut At::Apart(apart));
+            return (reply.take(), ticket);
+        }
         let published = !apart.published.is_empty();
         for message in apart.published.drain(..) {
             let (channel, payload) = (&message.channel, &message.payload);

@@ -9,6 +9,9 @@ const TEXT_MAX: usize = 4 << 10;
 /// Texts that may be joined: each join may double the text.
 const JOINS_MAX: usize = 16;
 
+/// Values behind a command that writes, of which each may be a long text.
+const TEXTS_MAX: usize = 16;
+
 /// Functions that may be called by this name, with the text in front of the name.
 const CALLED: &[&str] = &[
     "redis.call",
@@ -167,6 +170,89 @@ const WRITES_ONE: &[&str] = &[
     "zunionstore",
 ];
 
+/// Of these commands those whose replies are numbers, or short.
+const GIVES_NUMBERS: &[&str] = &[
+    "append",
+    "bitcount",
+    "bitop",
+    "bitpos",
+    "copy",
+    "dbsize",
+    "decr",
+    "decrby",
+    "del",
+    "exists",
+    "expire",
+    "expireat",
+    "expiretime",
+    "geoadd",
+    "geodist",
+    "getbit",
+    "hdel",
+    "hexists",
+    "hincrby",
+    "hincrbyfloat",
+    "hlen",
+    "hmset",
+    "hset",
+    "hsetnx",
+    "hstrlen",
+    "incr",
+    "incrby",
+    "incrbyfloat",
+    "linsert",
+    "llen",
+    "lpush",
+    "lpushx",
+    "lrem",
+    "lset",
+    "ltrim",
+    "mset",
+    "msetnx",
+    "persist",
+    "pexpire",
+    "pexpireat",
+    "pexpiretime",
+    "pfadd",
+    "pfcount",
+    "psetex",
+    "pttl",
+    "publish",
+    "rename",
+    "rpush",
+    "rpushx",
+    "sadd",
+    "scard",
+    "select",
+    "setbit",
+    "setex",
+    "setnx",
+    "setrange",
+    "sismember",
+    "smove",
+    "srem",
+    "strlen",
+    "time",
+    "touch",
+    "ttl",
+    "type",
+    "unlink",
+    "xack",
+    "xadd",
+    "xdel",
+    "xlen",
+    "xtrim",
+    "zadd",
+    "zcard",
+    "zcount",
+    "zincrby",
+    "zlexcount",
+    "zrank",
+    "zrem",
+    "zrevrank",
+    "zscore",
+];
+
 /// Commands whose reply is a value or two, unless they are asked for a number of them.
 const POPS: &[&str] = &["lpop", "rpop", "spop", "srandmember", "zpopmax", "zpopmin"];
 
@@ -244,8 +330,14 @@ pub(super) fn is_brief(text: &[u8]) -> bool {
 
 /// Whether each command behind one that may write has a reply of a few values, which are quickly made for Lua. What stands
 /// behind it in the text runs behind it.
+///
+/// Behind a command that writes nothing is hashed, and few values are taken that may be long texts.
 fn replies_are_short(tokens: &[Token<'_>], mut wrote: bool) -> bool {
+    let mut texts = 0;
     for at in 3..tokens.len() {
+        if wrote && tokens[at - 1] == Token::Word("sha1hex") {
+            return false;
+        }
         let is_call = matches!(
             tokens[at - 3..at],
             [
@@ -267,7 +359,8 @@ fn replies_are_short(tokens: &[Token<'_>], mut wrote: bool) -> bool {
         let has_one = reads_one
             || WRITES_ONE.contains(&&*name)
             || POPS.contains(&&*name) && pops_one(&tokens[at..]);
-        if wrote && !has_one {
+        texts += usize::from(wrote && !GIVES_NUMBERS.contains(&&*name));
+        if wrote && !has_one || texts > TEXTS_MAX {
             return false;
         }
         wrote |= !reads_one;
@@ -432,6 +525,7 @@ mod tests {
             "redis.register_function{function_name='f', callback=function(keys) return redis.call('get', keys[1]) end}",
             "return {redis.call('get', 'a'), {1, 2}, #KEYS}",
             "return {err = 'x'}",
+            "local h = redis.sha1hex(ARGV[1]) return redis.call('set', h, 1)",
             "return redis.error_reply('MY ERROR')",
             "local l = redis.call('lrange', KEYS[1], 0, 9) redis.call('ltrim', KEYS[1], 10, -1) return l",
             "redis.call('SET', KEYS[1], 1) return redis.call('RPOP', KEYS[2])",
@@ -478,9 +572,16 @@ mod tests {
             "redis.call('lpop', KEYS[1], 9) return redis.pcall('lpop', KEYS[1], ARGV[1])",
             "redis.call('set', 'a', 1) return redis.call('rpop', KEYS[1], unpack(ARGV))",
             "redis.call('set', 'a', 1) return redis.call('mget', unpack(KEYS))",
+            "redis.call('incr', 'a') return redis.sha1hex(ARGV[1])",
+            "redis.call('incr', 'a') redis.sha1hex 'x'",
         ] {
             assert!(!is_brief(text.as_bytes()), "{text}");
         }
         assert!(!is_brief("return 1 ".repeat(1000).as_bytes()));
+        let reads = |count| {
+            let text = "redis.call('get', 'a') redis.call('incr', 'n') ".repeat(count);
+            is_brief(text.as_bytes())
+        };
+        assert!(reads(10) && !reads(30), "each may have a long text");
     }
 }

@@ -38,6 +38,10 @@ pub(super) fn runs_apart(entry: &Entry) -> bool {
     ALLOWED.contains(&entry.name) && entry.name != "select"
 }
 
+/// Bytes of texts that a script may have from its commands when it first writes on a loop: what it does with them cannot
+/// be ended from then on.
+const GIVEN: usize = 256 << 10;
+
 /// Bytes that a published message takes beside its text until it is delivered.
 const SAID_COST: usize = 64;
 
@@ -191,7 +195,7 @@ impl Commands<'_, '_, '_, '_> {
         if !self.may_move && !self.is_bound || wrote || self.said > 0 {
             return Ok(());
         }
-        if !self.is_brief || !has_short_reply(args) {
+        if !self.is_brief || !has_short_reply(args) || self.leash.given() > GIVEN {
             return Err(Stop(match self.may_move {
                 true => ELSEWHERE.into(),
                 false => BOUND.into(),

@@ -421,7 +421,10 @@ impl RespConn {
             }
         }
         interpreter.tell();
-        if interpreter.is_fresh(shared) {
+        if script.library.is_some() && !is_apart && interpreter.vm.has_grown() {
+            // What libraries keep may be large on the thread only.
+            script.note_slow(true);
+        } else if interpreter.is_fresh(shared) {
             *at.interpreter() = Some(interpreter);
         }
         Outcome::Done
@@ -548,8 +551,10 @@ fn find_script(
 /// The interpreter of this loop or thread, to be put back.
 pub(super) fn interpreter(at: &mut At<'_, '_>) -> Result<Box<Interpreter>, String> {
     let shared = at.here();
+    let may_keep = at.is_apart();
     if let Some(mut kept) = at.interpreter().take()
         && kept.is_fresh(&shared)
+        && (may_keep || !kept.vm.has_grown())
     {
         return Ok(kept);
     }

@@ -55,6 +55,8 @@ pub(super) struct Watched {
     permit: Mutex<Option<Permit<Message>>>,
     is_transaction: bool,
     stage: Mutex<Stage>,
+    /// The answer of a command that is committed, which is the client's however the rest of the job ends.
+    done: Mutex<Option<(Vec<u8>, u64)>>,
     /// Whether shards are kept from other threads.
     pub(super) keeps: AtomicBool,
     /// Whether the transaction has changed a key: it cannot be ended half way.
@@ -100,6 +102,7 @@ impl Watched {
             permit: Mutex::new(Some(permit)),
             is_transaction,
             stage: Mutex::default(),
+            done: Mutex::default(),
             keeps: AtomicBool::new(false),
             wrote: AtomicBool::new(false),
         }
@@ -168,8 +171,17 @@ impl Watched {
         self.shared.set_busy(true);
     }
 
+    /// The command is committed, with this answer.
+    pub(super) fn is_done(&self, reply: &[u8], ticket: u64) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        *done = Some((reply.to_vec(), ticket));
+    }
+
     /// Answers the client, unless that was done.
     pub(super) fn answer(&self, reply: Vec<u8>, ticket: u64) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let (reply, ticket) = done.take().unwrap_or((reply, ticket));
+        drop(done);
         let mut permit = self.permit.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = permit.take();
         drop(permit);
