@@ -12,7 +12,7 @@ use crate::line::Line;
 use crate::network::Network;
 use crate::pattern::Pattern;
 use crate::settings::Settings;
-use crate::state::{Checkpoint, Surveyed};
+use crate::state::{Checkpoint, Entry, Surveyed};
 use crate::store::Store;
 use crate::trail::Trail;
 use crate::waiting::Waiting;
@@ -346,6 +346,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                     if !all.yields_behind(at) {
                         all.followers[at].lacks_room = true;
                         waiting.get_or_insert_with(|| all.followers[at].entry.path.clone());
+        let mut was_opened = false;
                         continue;
                     }
                     open -= 1;
@@ -364,6 +365,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let mut all: u64 = held.iter().map(|(_, _, len)| len).sum();
         for (trail, at, len) in held {
             if all <= around.settings.held {
+                was_opened |= has && !had;
                 break;
             }
             all -= len;
@@ -386,6 +388,9 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         self.is_unsaved |= is_unsaved;
     }
 
+        if was_opened {
+            self.drop_doubles();
+        }
     /// Has files that are looked at only for what is written late give their room to others, the ones that were shipped first; how many
     /// files are open then.
     fn make_room(&mut self) -> usize {
@@ -397,6 +402,59 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
         let mut lingering: Vec<(Duration, usize, usize)> = Vec::new();
         for (trail, all) in self.trails.iter().enumerate() {
+    /// A file has one follower. A checkpoint of a version that had a file with a hole at its end followed twice has two, both of which have
+    /// found their file as they knew it: the one that is farther stays.
+    fn drop_doubles(&mut self) {
+        let mut farthest: BTreeMap<FileId, (u64, String)> = BTreeMap::new();
+        let mut doubled = BTreeSet::new();
+        let have =
+            |follower: &Follower<F::File, N::Lane>| follower.file.is_some() && follower.has_file();
+        for follower in self.followers().filter(|follower| have(follower)) {
+            let Entry {
+                id,
+                acked,
+                producer,
+                ..
+            } = &follower.entry;
+            match farthest.get(id) {
+                None => drop(farthest.insert(*id, (*acked, producer.clone()))),
+                Some((other, _)) => {
+                    doubled.insert(*id);
+                    if acked > other {
+                        farthest.insert(*id, (*acked, producer.clone()));
+                    }
+                }
+            }
+        }
+        if doubled.is_empty() {
+            return;
+        }
+        let Shipper { trails, events, .. } = self;
+        for trail in trails {
+            trail.followers.retain(|follower| {
+                let entry = &follower.entry;
+                let stays = match farthest.get(&entry.id) {
+                    Some((_, producer)) if doubled.contains(&entry.id) => {
+                        !have(follower) || *producer == entry.producer
+                    }
+                    _ => true,
+                };
+                if !stays {
+                    events.push(format!(
+                        "the state has {} twice, shipped up to byte {} and up to byte {}: shipping goes on at the latter, and lines before \
+                         the former may be stored twice",
+                        entry.path.display(),
+                        entry.acked,
+                        farthest[&entry.id].0
+                    ));
+                }
+                stays
+            });
+        }
+        self.is_unsaved = true;
+        self.dirty = true;
+    }
+
             for (at, follower) in all.followers.iter().enumerate() {
                 lingering.extend(follower.may_leave().map(|since| (since, trail, at)));
             }

@@ -13,7 +13,7 @@ use crate::files::{Files, Life, Tree};
 use crate::servers::{Net, Server, Wire};
 
 #[derive(Clone, Default)]
-pub(crate) struct Kept(Rc<RefCell<Checkpoint>>);
+pub(crate) struct Kept(pub(crate) Rc<RefCell<Checkpoint>>);
 
 impl Store for Kept {
     fn save(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {
@@ -26,7 +26,7 @@ impl Store for Kept {
 pub(crate) struct Case {
     pub(crate) files: Files,
     wire: Wire,
-    kept: Kept,
+    pub(crate) kept: Kept,
     pub(crate) process: Shipper<Files, Wire, Kept>,
     rng: Rng,
     pub(crate) now: Duration,
@@ -88,6 +88,25 @@ impl Case {
             self.now += Duration::from_millis(5);
         }
         self.process.counts()
+    }
+
+    /// Another process ships what is there, and ends; whether it ends within so many seconds.
+    pub(crate) fn once(&mut self, seconds: u64) -> bool {
+        let settings = Settings {
+            once: true,
+            ..settings()
+        };
+        self.process = begun(&self.files, &self.wire, &self.kept, settings);
+        let until = self.now + Duration::from_secs(seconds);
+        let mut ends = false;
+        while self.now < until && !ends {
+            ends = self.process.step(self.now).unwrap().complete;
+            self.events.extend(self.process.events());
+            self.wire.net.borrow_mut().turn(&mut self.rng, 0.0);
+            self.now += Duration::from_millis(5);
+        }
+        self.process.save(self.now);
+        ends
     }
 
     pub(crate) fn told(&self, what: &str) -> usize {
