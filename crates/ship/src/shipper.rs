@@ -81,6 +81,8 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     has_news: bool,
     /// Names were looked for, once at least.
     pub(crate) has_scanned: bool,
+    /// Another stream, for which the checkpoint is that was begun with.
+    other_stream: Option<String>,
     /// Files that wait for a lane, as of the last time that all were driven.
     waiting: usize,
     /// Trails that have a lane, or whose followers had more to do.
@@ -166,6 +168,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             scanned: Duration::ZERO,
             has_news: false,
             has_scanned: false,
+            other_stream: None,
             waiting: 0,
             hot: Vec::new(),
             queue: VecDeque::new(),
@@ -185,6 +188,14 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             told: BTreeSet::new(),
             random,
         };
+        let (before, stream) = (checkpoint.stream, &shipper.settings.stream);
+        shipper.other_stream = before.filter(|before| !stream.is_empty() && before != stream);
+        if let Some(before) = &shipper.other_stream {
+            shipper.events.push(format!(
+                "the state is that of stream {before}, and stream {stream} is shipped to now: what it has not is sent from the files that are \
+                 there (for each stream, take a --state of its own)"
+            ));
+        }
         let mut places = BTreeMap::new();
         for entry in checkpoint.files {
             if shipper.is_wanted(&entry.followed) {
@@ -335,6 +346,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let mut trails = std::mem::take(trails);
         let mut around = self.around(now, 0);
         let mut dirty = false;
+        let mut was_opened = false;
         for (trail, all) in trails.iter_mut().enumerate() {
             for at in 0..all.followers.len() {
                 let had = all.followers[at].file.is_some();
@@ -346,7 +358,6 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                     if !all.yields_behind(at) {
                         all.followers[at].lacks_room = true;
                         waiting.get_or_insert_with(|| all.followers[at].entry.path.clone());
-        let mut was_opened = false;
                         continue;
                     }
                     open -= 1;
@@ -354,6 +365,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 all.followers[at].lacks_room = false;
                 dirty |= all.followers[at].look_at(&mut around).dirty;
                 let has = all.followers[at].file.is_some();
+                was_opened |= has && !had;
                 open = open + usize::from(has) - usize::from(had);
                 match all.followers[at].held() {
                     0 => {}
@@ -365,7 +377,6 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let mut all: u64 = held.iter().map(|(_, _, len)| len).sum();
         for (trail, at, len) in held {
             if all <= around.settings.held {
-                was_opened |= has && !had;
                 break;
             }
             all -= len;
@@ -377,6 +388,9 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
         let must_scan = around.must_scan;
         self.trails = trails;
+        if was_opened {
+            self.drop_doubles();
+        }
         if let Some(path) = waiting {
             self.wait_for_room(&path);
         }
@@ -388,20 +402,6 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         self.is_unsaved |= is_unsaved;
     }
 
-        if was_opened {
-            self.drop_doubles();
-        }
-    /// Has files that are looked at only for what is written late give their room to others, the ones that were shipped first; how many
-    /// files are open then.
-    fn make_room(&mut self) -> usize {
-        let open = self.followers().filter(|f| f.file.is_some()).count();
-        let wanting = self.followers().filter(|f| f.wants_room()).count() + self.crowded_out;
-        let surplus = (open + wanting).saturating_sub(self.settings.open.max(1));
-        if surplus == 0 {
-            return open;
-        }
-        let mut lingering: Vec<(Duration, usize, usize)> = Vec::new();
-        for (trail, all) in self.trails.iter().enumerate() {
     /// A file has one follower. A checkpoint of a version that had a file with a hole at its end followed twice has two, both of which have
     /// found their file as they knew it: the one that is farther stays.
     fn drop_doubles(&mut self) {
@@ -455,6 +455,17 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         self.dirty = true;
     }
 
+    /// Has files that are looked at only for what is written late give their room to others, the ones that were shipped first; how many
+    /// files are open then.
+    fn make_room(&mut self) -> usize {
+        let open = self.followers().filter(|f| f.file.is_some()).count();
+        let wanting = self.followers().filter(|f| f.wants_room()).count() + self.crowded_out;
+        let surplus = (open + wanting).saturating_sub(self.settings.open.max(1));
+        if surplus == 0 {
+            return open;
+        }
+        let mut lingering: Vec<(Duration, usize, usize)> = Vec::new();
+        for (trail, all) in self.trails.iter().enumerate() {
             for (at, follower) in all.followers.iter().enumerate() {
                 lingering.extend(follower.may_leave().map(|since| (since, trail, at)));
             }
@@ -497,6 +508,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             must_scan: false,
             was_set_back: false,
             has_broken: false,
+            other_stream: self.other_stream.as_deref(),
             last: &mut self.last,
         }
     }
@@ -625,6 +637,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
         let mut checkpoint = Checkpoint {
             server: Some(self.server().to_owned()),
+            stream: Some(self.settings.stream.clone()).filter(|name| !name.is_empty()),
             files: self.inert.entries().cloned().collect(),
             directories: self.surveyed.clone(),
             last: self.last.clone(),
