@@ -824,3 +824,32 @@ fn a_file_that_has_several_names_is_shipped_once() {
     assert_eq!(case.stored(), ["one two three"], "{:?}", case.events);
     assert_eq!(counts.losses, 0);
 }
+
+/// The one behind it waited for ever: the file that has the path was not over, and did not come after it.
+#[test]
+fn a_file_that_has_its_path_again_comes_after_what_had_it_meanwhile() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    case.run(1);
+    case.rotate("a.log");
+    case.write("a.log", "two\n");
+    // Less than a rotated file must be quiet.
+    for _ in 0..20 {
+        case.process.step(case.now).unwrap();
+        case.now += Duration::from_millis(5);
+    }
+    {
+        let names = &mut case.files.tree.borrow_mut().names;
+        let log = Path::new("/log");
+        let second = names.remove(&log.join("a.log")).unwrap();
+        let first = names.remove(&log.join("a.log.1")).unwrap();
+        names.insert(log.join("a.log.2"), second);
+        names.insert(log.join("a.log"), first);
+    }
+    case.write("a.log", "three\n");
+    case.process.save(case.now);
+    assert!(case.once(30), "{:?} {:?}", case.process, case.events);
+    let mut stored = case.stored();
+    stored.sort();
+    assert_eq!(stored, ["one three", "two"], "{:?}", case.events);
+}
