@@ -115,8 +115,8 @@ fn what_another_producer_has_sent_is_compared_with_the_file() {
         }
     };
     // Two files at once, and one after the other.
-    let first = place.file("first.log", &lines("first", 0, 30));
-    let second = place.file("second.log", &lines("second", 0, 20));
+    let first = place.file("first.log", lines("first", 0, 30));
+    let second = place.file("second.log", lines("second", 0, 20));
     send("both", &[&first, &second]);
     send("append", &[&first]);
     send("append", &["--append", &second]);
@@ -124,7 +124,7 @@ fn what_another_producer_has_sent_is_compared_with_the_file() {
     refused(&ship("both", &second));
     refused(&ship("append", &second));
     // Another file has the name by now.
-    let other = place.file("other.log", &lines("other", 0, 10));
+    let other = place.file("other.log", lines("other", 0, 10));
     send("other", &[&other]);
     fs::remove_file(&other).unwrap();
     fs::write(&other, lines("new", 0, 30)).unwrap();
