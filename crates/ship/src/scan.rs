@@ -642,6 +642,11 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             Life::Done if is_same => seen.len >= follower.entry.acked || is_packed(&seen.path),
             // The file had left its path, and is back.
             Life::Lingering(_) if is_same && has_path => true,
+            Life::Active if is_same && has_path => {
+                // What had the path meanwhile comes before it.
+                self.trails[trail].has_path_again(at, now);
+                return Ok(true);
+            }
             Life::Active | Life::Lingering(_) | Life::Failed if is_same => return Ok(true),
             _ => follower.is_again(&self.files, seen)?,
         };

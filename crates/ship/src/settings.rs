@@ -43,6 +43,8 @@ pub struct Settings {
     /// Servers, the one to begin with first; at least one. The first of the state's own choice is
     /// taken instead if it is one of these.
     pub servers: Vec<String>,
+    /// The stream, of which the state says for which one it is; empty for one that is not named.
+    pub stream: String,
     /// How often files are looked at, and names once in four times. Default 250 ms.
     pub poll: Duration,
     /// Ends when everything there is was shipped.
@@ -94,6 +96,7 @@ impl Default for Settings {
         Settings {
             producer: "ship".into(),
             servers: Vec::new(),
+            stream: String::new(),
             poll: Duration::from_millis(250),
             once: false,
             from: From::default(),

@@ -12,7 +12,7 @@ use crate::line::Line;
 use crate::network::Network;
 use crate::pattern::Pattern;
 use crate::settings::Settings;
-use crate::state::{Checkpoint, Surveyed};
+use crate::state::{Checkpoint, Entry, Surveyed};
 use crate::store::Store;
 use crate::trail::Trail;
 use crate::waiting::Waiting;
@@ -81,6 +81,8 @@ pub struct Shipper<F: FileSystem, N: Network, S> {
     has_news: bool,
     /// Names were looked for, once at least.
     pub(crate) has_scanned: bool,
+    /// Another stream, for which the checkpoint is that was begun with.
+    other_stream: Option<String>,
     /// Files that wait for a lane, as of the last time that all were driven.
     waiting: usize,
     /// Trails that have a lane, or whose followers had more to do.
@@ -166,6 +168,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             scanned: Duration::ZERO,
             has_news: false,
             has_scanned: false,
+            other_stream: None,
             waiting: 0,
             hot: Vec::new(),
             queue: VecDeque::new(),
@@ -185,6 +188,14 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             told: BTreeSet::new(),
             random,
         };
+        let (before, stream) = (checkpoint.stream, &shipper.settings.stream);
+        shipper.other_stream = before.filter(|before| !stream.is_empty() && before != stream);
+        if let Some(before) = &shipper.other_stream {
+            shipper.events.push(format!(
+                "the state is that of stream {before}, and stream {stream} is shipped to now: what it has not is sent from the files that are \
+                 there (for each stream, take a --state of its own)"
+            ));
+        }
         let mut places = BTreeMap::new();
         for entry in checkpoint.files {
             if shipper.is_wanted(&entry.followed) {
@@ -335,6 +346,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         let mut trails = std::mem::take(trails);
         let mut around = self.around(now, 0);
         let mut dirty = false;
+        let mut was_opened = false;
         for (trail, all) in trails.iter_mut().enumerate() {
             for at in 0..all.followers.len() {
                 let had = all.followers[at].file.is_some();
@@ -353,6 +365,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
                 all.followers[at].lacks_room = false;
                 dirty |= all.followers[at].look_at(&mut around).dirty;
                 let has = all.followers[at].file.is_some();
+                was_opened |= has && !had;
                 open = open + usize::from(has) - usize::from(had);
                 match all.followers[at].held() {
                     0 => {}
@@ -375,6 +388,9 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
         let must_scan = around.must_scan;
         self.trails = trails;
+        if was_opened {
+            self.drop_doubles();
+        }
         if let Some(path) = waiting {
             self.wait_for_room(&path);
         }
@@ -384,6 +400,59 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
         let is_unsaved = self.followers().any(|follower| !follower.is_saved);
         self.is_unsaved |= is_unsaved;
+    }
+
+    /// A file has one follower. A checkpoint of a version that had a file with a hole at its end followed twice has two, both of which have
+    /// found their file as they knew it: the one that is farther stays.
+    fn drop_doubles(&mut self) {
+        let mut farthest: BTreeMap<FileId, (u64, String)> = BTreeMap::new();
+        let mut doubled = BTreeSet::new();
+        let have =
+            |follower: &Follower<F::File, N::Lane>| follower.file.is_some() && follower.has_file();
+        for follower in self.followers().filter(|follower| have(follower)) {
+            let Entry {
+                id,
+                acked,
+                producer,
+                ..
+            } = &follower.entry;
+            match farthest.get(id) {
+                None => drop(farthest.insert(*id, (*acked, producer.clone()))),
+                Some((other, _)) => {
+                    doubled.insert(*id);
+                    if acked > other {
+                        farthest.insert(*id, (*acked, producer.clone()));
+                    }
+                }
+            }
+        }
+        if doubled.is_empty() {
+            return;
+        }
+        let Shipper { trails, events, .. } = self;
+        for trail in trails {
+            trail.followers.retain(|follower| {
+                let entry = &follower.entry;
+                let stays = match farthest.get(&entry.id) {
+                    Some((_, producer)) if doubled.contains(&entry.id) => {
+                        !have(follower) || *producer == entry.producer
+                    }
+                    _ => true,
+                };
+                if !stays {
+                    events.push(format!(
+                        "the state has {} twice, shipped up to byte {} and up to byte {}: shipping goes on at the latter, and lines before \
+                         the former may be stored twice",
+                        entry.path.display(),
+                        entry.acked,
+                        farthest[&entry.id].0
+                    ));
+                }
+                stays
+            });
+        }
+        self.is_unsaved = true;
+        self.dirty = true;
     }
 
     /// Has files that are looked at only for what is written late give their room to others, the ones that were shipped first; how many
@@ -439,6 +508,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
             must_scan: false,
             was_set_back: false,
             has_broken: false,
+            other_stream: self.other_stream.as_deref(),
             last: &mut self.last,
         }
     }
@@ -567,6 +637,7 @@ impl<F: FileSystem, N: Network, S: Store> Shipper<F, N, S> {
         }
         let mut checkpoint = Checkpoint {
             server: Some(self.server().to_owned()),
+            stream: Some(self.settings.stream.clone()).filter(|name| !name.is_empty()),
             files: self.inert.entries().cloned().collect(),
             directories: self.surveyed.clone(),
             last: self.last.clone(),

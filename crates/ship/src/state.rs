@@ -18,6 +18,9 @@ pub struct Checkpoint {
     pub version: u32,
     /// The server in use.
     pub server: Option<String>,
+    /// The stream; none in a checkpoint of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
     /// Files, the older ones of each path first.
     pub files: Vec<Entry>,
     /// For each server, the producers whose messages it acknowledged last. A server that was restored from an older backup has less
@@ -34,6 +37,7 @@ impl Default for Checkpoint {
         Checkpoint {
             version: VERSION,
             server: None,
+            stream: None,
             files: Vec::new(),
             last: BTreeMap::new(),
             directories: BTreeMap::new(),

@@ -157,6 +157,14 @@ impl<F, L: Lane> Trail<F, L> {
         }
     }
 
+    /// The follower at this place, which is not shipped whole, has the path; others may have had it since it had left it.
+    pub(crate) fn has_path_again(&mut self, at: usize, now: Duration) {
+        if at + 1 < self.followers.len() {
+            self.followers[at].wait_again();
+            self.has_path(at, now);
+        }
+    }
+
     /// Followers that need only be remembered: shipped and rotated away, or missing, and named by
     /// no pattern.
     pub(crate) fn over(&self) -> impl Iterator<Item = &Follower<F, L>> {

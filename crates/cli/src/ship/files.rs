@@ -62,6 +62,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let settings = Settings {
         producer: args.prefix()?,
         servers: args.to.clone(),
+        stream: args.stream.clone(),
         poll: args.poll.0,
         once: args.once,
         from,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidewire::bytes::Bytes;
 use tidewire_ingest::client::{
-    Begin, Error, Persistence, Producer, Producing, Reader, Subscribing, To,
+    Begin, Error, Persistence, Producer, Producing, Reader, Record, Subscribing, To,
 };
 use tidewire_ship::{Checkpoint, Disk, FileSystem, From, Pattern, is_packed};
 
@@ -24,6 +24,9 @@ use crate::span::Span;
 /// Records at the end of the stream that are compared, and their most bytes.
 const RECORDS: u64 = 1024;
 const BYTES: usize = 8 << 20;
+/// How far back in the stream the records of a producer are looked for, and how many of the last ones are compared.
+const FAR: u64 = 64 << 10;
+const COMPARED: usize = 256;
 /// Lines in a row that are stored already; all of a shorter file.
 const ALIKE: usize = 4;
 /// Files that are compared, and bytes of the end of each.
@@ -62,17 +65,60 @@ pub(super) fn behind(
             args.stream
         ))
     })?;
-    let offset = behind_lines(path, lines).map_err(cannot)?;
-    let offset = offset.ok_or_else(|| {
-        Failure::failed(format!(
-            "nothing was shipped: the server has {lines} lines of producer {name:?}, and {shown} has fewer: it is not the file that was \
-             sent, or was rotated since"
-        ))
-    })?;
+    let records = records_by(args, name, signals)?;
+    if records.is_empty() && lines > 0 {
+        eprintln!(
+            "tidewire: the lines that producer {name:?} has stored could not be read, so they are not compared with {shown}: it begins \
+             behind its line {lines}"
+        );
+    }
+    let offset = match behind_lines(path, lines, &records).map_err(cannot)? {
+        Behind::Fewer => {
+            return Err(Failure::failed(format!(
+                "nothing was shipped: the server has {lines} lines of producer {name:?}, and {shown} has fewer: it is not the file that \
+                 was sent, or was rotated since"
+            )));
+        }
+        Behind::Differs(line) => {
+            return Err(Failure::failed(format!(
+                "nothing was shipped: message {line} of producer {name:?} is not line {line} of {shown}: the producer has sent another \
+                 file, or several, or the file was changed or rotated since. --from start ships all of it, --from end begins behind \
+                 what it has now"
+            )));
+        }
+        Behind::Cut(offset) => {
+            eprintln!(
+                "tidewire: line {lines} of {shown} was sent before it was whole, and is shipped again as it is now: its beginning is \
+                 stored twice"
+            );
+            offset
+        }
+        Behind::Unended(offset) => {
+            eprintln!(
+                "tidewire: line {lines} of {shown} has no end and was sent as it is: what is written behind it is a message of its own"
+            );
+            offset
+        }
+        Behind::At(offset) => offset,
+    };
     Ok(From::Behind {
         file: seen.id,
         offset,
     })
+}
+
+/// Where shipping goes on in a file whose first lines were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    At(u64),
+    /// The last of the lines has no end.
+    Unended(u64),
+    /// More has been added to the last of the lines since it was sent; it begins there.
+    Cut(u64),
+    /// This line is another one than was sent.
+    Differs(u64),
+    /// The file has fewer lines.
+    Fewer,
 }
 
 /// How many messages the first server has of this producer; `None` if it does not know it.
@@ -101,19 +147,77 @@ fn stored_by(args: &Args, name: &str, signals: &Signals) -> Result<Option<u64>, 
         .ok_or_else(ended)
 }
 
-/// Where line number `lines` of the file ends; `None` if it has fewer. A last line without an end counts, as it does where it is sent.
-fn behind_lines(path: &Path, lines: u64) -> std::io::Result<Option<u64>> {
+/// Where line number `lines` of the file ends, if `records`, by their ids, are its lines of these numbers. A last line without an end counts,
+/// as it does where it is sent.
+fn behind_lines(
+    path: &Path,
+    lines: u64,
+    records: &BTreeMap<u64, Bytes>,
+) -> std::io::Result<Behind> {
     let mut file = BufReader::with_capacity(256 << 10, File::open(path)?);
-    let (mut left, mut offset) = (lines, 0);
-    while left > 0 {
-        let read = file.skip_until(b'\n')?;
-        if read == 0 {
-            return Ok(None);
+    let (mut offset, mut line) = (0, Vec::new());
+    let (mut has_end, mut differs) = (true, None);
+    for number in 1..=lines {
+        let record = records.get(&number);
+        let begins = offset;
+        if record.is_none() && number < lines {
+            let read = file.skip_until(b'\n')?;
+            if read == 0 {
+                return Ok(Behind::Fewer);
+            }
+            offset += read as u64;
+            continue;
         }
-        offset += read as u64;
-        left -= 1;
+        line.clear();
+        if file.read_until(b'\n', &mut line)? == 0 {
+            return Ok(Behind::Fewer);
+        }
+        offset += line.len() as u64;
+        has_end = line.last() == Some(&b'\n');
+        line.truncate(line.len() - usize::from(has_end));
+        match record {
+            Some(record) if *record == line => {}
+            Some(record)
+                if number == lines
+                    && differs.is_none()
+                    && !record.is_empty()
+                    && line.starts_with(record) =>
+            {
+                return Ok(Behind::Cut(begins));
+            }
+            Some(_) => drop(differs.get_or_insert(number)),
+            None => {}
+        }
     }
-    Ok(Some(offset))
+    Ok(match (differs, has_end) {
+        (Some(number), _) => Behind::Differs(number),
+        (None, true) => Behind::At(offset),
+        (None, false) => Behind::Unended(offset),
+    })
+}
+
+/// The last records that the stream shows of a producer, by their ids; none where the server does not show them.
+fn records_by(args: &Args, name: &str, signals: &Signals) -> Result<BTreeMap<u64, Bytes>, Failure> {
+    let name = name.to_owned();
+    let found = asked(args, signals, move |to, subscribing| {
+        for back in [RECORDS, FAR] {
+            let mut found = BTreeMap::new();
+            let is_all = each_record(to, subscribing, back, |record| {
+                if record.producer == name.as_bytes() {
+                    found.insert(record.id, record.payload);
+                    if found.len() > COMPARED {
+                        found.pop_first();
+                    }
+                }
+                true
+            })?;
+            if is_all || !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(BTreeMap::new())
+    })?;
+    Ok(found.unwrap_or_default())
 }
 
 /// Refuses to begin a new state with a file whose lines another kind of producer has stored in the stream, as far as that shows in its last
@@ -242,6 +346,27 @@ type Stored = BTreeMap<Bytes, Vec<(u64, Bytes)>>;
 
 /// The last records of the stream. `None` where the server does not show them, or not soon: that is no reason not to ship.
 fn last_records(args: &Args, signals: &Signals) -> Result<Option<Stored>, Failure> {
+    asked(args, signals, |to, subscribing| {
+        let (mut stored, mut bytes) = (Stored::new(), 0);
+        each_record(to, subscribing, RECORDS, |record| {
+            bytes += record.payload.len();
+            if bytes > BYTES {
+                return false;
+            }
+            let records = stored.entry(record.producer).or_default();
+            records.push((record.position, record.payload));
+            true
+        })?;
+        Ok(stored)
+    })
+}
+
+/// What the first server that answers has to say. `None` where none does, or not soon.
+fn asked<T: Send + 'static>(
+    args: &Args,
+    signals: &Signals,
+    ask: impl Fn(&To, &Subscribing) -> Result<T, Error> + Send + 'static,
+) -> Result<Option<T>, Failure> {
     let to = args.to.iter().map(|to| server(to, &args.tls));
     let to = to.collect::<Result<Vec<To>, Failure>>()?;
     let subscribing = Subscribing {
@@ -252,19 +377,20 @@ fn last_records(args: &Args, signals: &Signals) -> Result<Option<Stored>, Failur
     let (tell, told) = mpsc::channel();
     // A thread that waits for a server ends with the process.
     std::thread::spawn(move || {
-        let asked = to.into_iter().map(|to| records_of(&to, &subscribing));
+        let asked = to.into_iter().map(|to| ask(&to, &subscribing));
         // The first one that answers, if only with a refusal.
-        let is_answer = |asked: &Result<Stored, Error>| match asked {
+        let is_answer = |asked: &Result<T, Error>| match asked {
             Ok(_) => true,
             Err(e) => !e.is_passing(),
         };
-        let _ = tell.send(asked.into_iter().find(is_answer).and_then(Result::ok));
+        let mut asked = asked;
+        let _ = tell.send(asked.find(is_answer).and_then(Result::ok));
     });
     let most = args.give_up().unwrap_or(PATIENCE);
     let mut left = most.clamp(Duration::from_secs(1), PATIENCE);
     loop {
         match told.recv_timeout(SIGNALS.min(left)) {
-            Ok(stored) => return Ok(stored),
+            Ok(answer) => return Ok(answer),
             Err(RecvTimeoutError::Timeout) if !left.is_zero() => {}
             Err(_) => return Ok(None),
         }
@@ -277,7 +403,13 @@ fn last_records(args: &Args, signals: &Signals) -> Result<Option<Stored>, Failur
     }
 }
 
-fn records_of(to: &To, subscribing: &Subscribing) -> Result<Stored, Error> {
+/// Takes up to so many of the last records of the stream one by one, while they are wanted; whether these are all that it has.
+fn each_record(
+    to: &To,
+    subscribing: &Subscribing,
+    most: u64,
+    mut take: impl FnMut(Record) -> bool,
+) -> Result<bool, Error> {
     let from = |begin| Subscribing {
         begin,
         ..subscribing.clone()
@@ -285,24 +417,21 @@ fn records_of(to: &To, subscribing: &Subscribing) -> Result<Stored, Error> {
     let tail = Reader::connect(to.clone(), from(Begin::Tail), Persistence::once())?;
     let welcome = tail.welcome();
     drop(tail);
-    let begin = welcome.next.saturating_sub(RECORDS).max(welcome.first);
-    let mut stored = Stored::new();
+    let begin = welcome.next.saturating_sub(most).max(welcome.first);
+    let is_all = begin == welcome.first;
     if begin == welcome.next {
-        return Ok(stored);
+        return Ok(is_all);
     }
     let begin = from(Begin::Position(begin));
-    let mut bytes = 0;
     for record in Reader::connect(to.clone(), begin, Persistence::once())? {
         // Records that could not be read are not compared.
         let Ok(record) = record else { break };
-        bytes += record.payload.len();
-        if record.position >= welcome.next || bytes > BYTES {
+        let is_last = record.position + 1 >= welcome.next;
+        if record.position >= welcome.next || !take(record) || is_last {
             break;
         }
-        let records = stored.entry(record.producer).or_default();
-        records.push((record.position, record.payload));
     }
-    Ok(stored)
+    Ok(is_all)
 }
 
 #[cfg(test)]
@@ -352,14 +481,28 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("a.log");
         std::fs::write(&path, "one\n\nthree\nfo").unwrap();
-        for (lines, offset) in [
-            (0, Some(0)),
-            (1, Some(4)),
-            (2, Some(5)),
-            (4, Some(13)),
-            (5, None),
+        for (lines, records, expected) in [
+            (0, "", Behind::At(0)),
+            (1, "", Behind::At(4)),
+            (2, "", Behind::At(5)),
+            (4, "", Behind::Unended(13)),
+            (5, "", Behind::Fewer),
+            (3, "1one 3three", Behind::At(11)),
+            (3, "1 2 3three", Behind::Differs(1)),
+            (3, "2 3thr", Behind::Cut(5)),
+            (3, "2x 3thr", Behind::Differs(2)),
+            (3, "3threes", Behind::Differs(3)),
+            (3, "3", Behind::Differs(3)),
+            (4, "3thr", Behind::Differs(3)),
+            (4, "4fo", Behind::Unended(13)),
+            (4, "4f", Behind::Cut(11)),
         ] {
-            assert_eq!(behind_lines(&path, lines).unwrap(), offset, "{lines}");
+            let told = records.split_whitespace().map(|record| {
+                let (id, text) = record.split_at(1);
+                (id.parse().unwrap(), Bytes::from(text.as_bytes().to_vec()))
+            });
+            let found = behind_lines(&path, lines, &told.collect()).unwrap();
+            assert_eq!(found, expected, "{lines} {records:?}");
         }
     }
 }

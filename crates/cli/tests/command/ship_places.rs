@@ -84,6 +84,86 @@ fn a_file_that_was_sent_is_not_shipped_before_it_is_said_how() {
     server.stop();
 }
 
+/// Lines were passed over that the producer had never sent, with status 0: as many as it had sent of another file, or of what had the
+/// path before; and the rest of a line that was sent before it was whole.
+#[test]
+fn what_another_producer_has_sent_is_compared_with_the_file() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let send = |stream: &str, more: &[&str]| {
+        let common = ["send", "--to", &server.to, "--producer", "job"];
+        assert_code(
+            &run(&[&common[..], &["--stream", stream], more].concat()),
+            0,
+        );
+    };
+    let ship = |stream: &str, log: &str| {
+        let more = [log, "--stream", stream, "--sent-by", "job"];
+        once(&server, &place.path(&format!("state-{stream}")), &more)
+    };
+    let lines = |what: &str, from: usize, to: usize| -> String {
+        (from..to).map(|n| format!("{what} {n}\n")).collect()
+    };
+    let refused = |output: &Output| {
+        assert_code(output, 1);
+        for part in [
+            "of producer \"job\" is not line",
+            "--from start",
+            "--from end",
+        ] {
+            assert!(stderr(output).contains(part), "{}", stderr(output));
+        }
+    };
+    // Two files at once, and one after the other.
+    let first = place.file("first.log", lines("first", 0, 30));
+    let second = place.file("second.log", lines("second", 0, 20));
+    send("both", &[&first, &second]);
+    send("append", &[&first]);
+    send("append", &["--append", &second]);
+    append(&second, &lines("second", 20, 100));
+    refused(&ship("both", &second));
+    refused(&ship("append", &second));
+    // Another file has the name by now.
+    let other = place.file("other.log", lines("other", 0, 10));
+    send("other", &[&other]);
+    fs::remove_file(&other).unwrap();
+    fs::write(&other, lines("new", 0, 30)).unwrap();
+    refused(&ship("other", &other));
+    // The last line had no end.
+    let cut = place.file("cut.log", "one\ntwo\nthr");
+    send("cut", &[&cut]);
+    append(&cut, "ee\nfour\n");
+    let shipped = ship("cut", &cut);
+    assert_code(&shipped, 0);
+    assert!(
+        stderr(&shipped).contains("line 3 of") && stderr(&shipped).contains("stored twice"),
+        "{}",
+        stderr(&shipped)
+    );
+    let stored = server.read(&["--raw", "--stream", "cut"]);
+    assert_eq!(stored, "one\ntwo\nthr\nthree\nfour\n");
+    server.stop();
+}
+
+/// It was told that the server was restored from a backup.
+#[test]
+fn a_state_that_is_used_with_another_stream_is_told() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let (log, state) = (place.file("a.log", "one\n"), place.path("state"));
+    assert_code(&once(&server, &state, &[&log, "--stream", "s1"]), 0);
+    append(&log, "two\n");
+    let shipped = once(&server, &state, &[&log, "--stream", "s2"]);
+    assert_code(&shipped, 0);
+    let said = stderr(&shipped);
+    assert!(said.contains("the state is that of stream s1"), "{said}");
+    assert!(!said.contains("backup"), "{said}");
+    assert_eq!(server.read(&["--raw", "--stream", "s2"]), "one\ntwo\n");
+    let again = once(&server, &state, &[&log, "--stream", "s2"]);
+    assert!(!stderr(&again).contains("s1"), "{}", stderr(&again));
+    server.stop();
+}
+
 #[test]
 fn a_directory_that_was_renamed_and_a_file_with_several_names_are_shipped_once() {
     let place = Place::new();

@@ -18,19 +18,32 @@ pub(super) fn beginning<S: FileSystem>(
     most: usize,
 ) -> io::Result<Vec<u8>> {
     let mut bytes = read(files, file, 0, most)?;
-    if bytes.last() == Some(&0) {
-        let written = bytes.iter().rposition(|byte| *byte != 0);
-        let written = written.map_or(0, |last| last + 1);
-        let hole = files.hole_from(file, written as u64);
-        // Between what was written and the hole are the zeros of its block.
-        let data = files.data_from(file, hole);
-        let is_at_end = data > hole && data >= files.stat(file)?.len;
-        let between = (hole - written as u64).min(BLOCK) as usize;
-        if is_at_end && are_zeros(&read(files, file, written as u64, between)?) {
-            bytes.truncate(written);
-        }
-    }
+    without_hole_at_end(files, file, 0, &mut bytes)?;
     Ok(bytes)
+}
+
+/// Takes the zeros of a hole at the end of the file, to which something may be written, off bytes that were read at `at`.
+pub(super) fn without_hole_at_end<S: FileSystem>(
+    files: &S,
+    file: &S::File,
+    at: u64,
+    bytes: &mut Vec<u8>,
+) -> io::Result<()> {
+    if bytes.last() != Some(&0) {
+        return Ok(());
+    }
+    let last = bytes.iter().rposition(|byte| *byte != 0);
+    let len = last.map_or(0, |last| last + 1);
+    let written = at + len as u64;
+    let hole = files.hole_from(file, written);
+    // Between what was written and the hole are the zeros of its block.
+    let data = files.data_from(file, hole);
+    let is_at_end = data > hole && data >= files.stat(file)?.len;
+    let between = (hole - written).min(BLOCK) as usize;
+    if is_at_end && are_zeros(&read(files, file, written, between)?) {
+        bytes.truncate(len);
+    }
+    Ok(())
 }
 
 pub(super) fn are_zeros(bytes: &[u8]) -> bool {

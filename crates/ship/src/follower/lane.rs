@@ -169,10 +169,17 @@ impl<F, L: Lane> Follower<F, L> {
                 ));
             } else {
                 around.counts.set_back += 1;
-                around.events.push(format!(
-                    "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} now, as after \
-                     it was restored from a backup: it is sent again from there"
-                ));
+                around.events.push(match around.other_stream {
+                    Some(other) => format!(
+                        "{name} has {path} up to byte {had} in stream {other}, and up to byte {mark} in stream {}, which is shipped to \
+                         now: it is sent from there",
+                        around.settings.stream
+                    ),
+                    None => format!(
+                        "{name} had acknowledged {path} up to byte {had}, and has it only up to byte {mark} now, as after \
+                         it was restored from a backup: it is sent again from there"
+                    ),
+                });
             }
         }
         let at = match is_set_back && !self.is_truncated {

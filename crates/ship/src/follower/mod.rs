@@ -96,6 +96,8 @@ pub(crate) struct Around<'a, F: FileSystem, N: Network> {
     pub(crate) was_set_back: bool,
     /// A lane has broken, so that the server may be another one now.
     pub(crate) has_broken: bool,
+    /// The stream for which the checkpoint is that was begun with, if that is another one.
+    pub(crate) other_stream: Option<&'a str>,
     /// By server, the producers of which something was acknowledged last.
     pub(crate) last: &'a mut BTreeMap<String, Vec<String>>,
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use super::hole::beginning;
+use super::hole::{beginning, without_hole_at_end};
 use super::reading::{fits, read};
 use super::{Around, Follower};
 use crate::buffer::Buffer;
@@ -89,9 +89,11 @@ impl<F, L: Lane> Follower<F, L> {
             return Ok(());
         }
         let at = self.len - len as u64;
-        let end = read(files, file, at, len)?;
+        let mut end = read(files, file, at, len)?;
         // What has just been truncated is found by the next look.
         if end.len() == len {
+            // What is written into a hole makes no other file of it.
+            without_hole_at_end(files, file, at, &mut end)?;
             self.seen_end = (at, end);
         }
         Ok(())

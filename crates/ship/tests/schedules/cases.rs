@@ -13,7 +13,7 @@ use crate::files::{Files, Life, Tree};
 use crate::servers::{Net, Server, Wire};
 
 #[derive(Clone, Default)]
-pub(crate) struct Kept(Rc<RefCell<Checkpoint>>);
+pub(crate) struct Kept(pub(crate) Rc<RefCell<Checkpoint>>);
 
 impl Store for Kept {
     fn save(&mut self, checkpoint: &Checkpoint) -> io::Result<()> {
@@ -26,7 +26,7 @@ impl Store for Kept {
 pub(crate) struct Case {
     pub(crate) files: Files,
     wire: Wire,
-    kept: Kept,
+    pub(crate) kept: Kept,
     pub(crate) process: Shipper<Files, Wire, Kept>,
     rng: Rng,
     pub(crate) now: Duration,
@@ -88,6 +88,25 @@ impl Case {
             self.now += Duration::from_millis(5);
         }
         self.process.counts()
+    }
+
+    /// Another process ships what is there, and ends; whether it ends within so many seconds.
+    pub(crate) fn once(&mut self, seconds: u64) -> bool {
+        let settings = Settings {
+            once: true,
+            ..settings()
+        };
+        self.process = begun(&self.files, &self.wire, &self.kept, settings);
+        let until = self.now + Duration::from_secs(seconds);
+        let mut ends = false;
+        while self.now < until && !ends {
+            ends = self.process.step(self.now).unwrap().complete;
+            self.events.extend(self.process.events());
+            self.wire.net.borrow_mut().turn(&mut self.rng, 0.0);
+            self.now += Duration::from_millis(5);
+        }
+        self.process.save(self.now);
+        ends
     }
 
     pub(crate) fn told(&self, what: &str) -> usize {
@@ -804,4 +823,33 @@ fn a_file_that_has_several_names_is_shipped_once() {
     let counts = case.run(2);
     assert_eq!(case.stored(), ["one two three"], "{:?}", case.events);
     assert_eq!(counts.losses, 0);
+}
+
+/// The one behind it waited for ever: the file that has the path was not over, and did not come after it.
+#[test]
+fn a_file_that_has_its_path_again_comes_after_what_had_it_meanwhile() {
+    let mut case = Case::new();
+    case.write("a.log", "one\n");
+    case.run(1);
+    case.rotate("a.log");
+    case.write("a.log", "two\n");
+    // Less than a rotated file must be quiet.
+    for _ in 0..20 {
+        case.process.step(case.now).unwrap();
+        case.now += Duration::from_millis(5);
+    }
+    {
+        let names = &mut case.files.tree.borrow_mut().names;
+        let log = Path::new("/log");
+        let second = names.remove(&log.join("a.log")).unwrap();
+        let first = names.remove(&log.join("a.log.1")).unwrap();
+        names.insert(log.join("a.log.2"), second);
+        names.insert(log.join("a.log"), first);
+    }
+    case.write("a.log", "three\n");
+    case.process.save(case.now);
+    assert!(case.once(30), "{:?} {:?}", case.process, case.events);
+    let mut stored = case.stored();
+    stored.sort();
+    assert_eq!(stored, ["one three", "two"], "{:?}", case.events);
 }

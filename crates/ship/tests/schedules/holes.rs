@@ -119,3 +119,78 @@ fn a_hole_at_the_end_is_waited_at() {
     let mut following = case.process.following(case.now);
     assert!(following.all(|file| file.behind == 0));
 }
+
+/// A file that was nothing but a hole at the end of which something was seen was taken for truncated once that was written to: it had a second
+/// follower, and was stored twice.
+#[test]
+fn what_is_written_into_a_hole_makes_no_other_file() {
+    let lines = |text: &str| format!("{text}\n{}", "line\n".repeat(940));
+    for (first, offset, text) in [
+        // Nothing but a hole: across its end, and at its beginning.
+        ("", 12_288, lines("one")),
+        ("", 16_300, lines("one")),
+        ("", 0, lines("one")),
+        // A hole behind a line.
+        ("zero\n", 5, lines("one")),
+        ("zero\n", 12_288, lines("one")),
+    ] {
+        for restarts in [false, true] {
+            let mut case = Case::new();
+            case.write("a.log", first);
+            let inode = case.files.tree.borrow().names[Path::new("/log/a.log")];
+            let write_at = |case: &Case, offset: u64, text: &str| {
+                let mut tree = case.files.tree.borrow_mut();
+                tree.write_at(inode, offset, text.as_bytes());
+            };
+            write_at(&case, 16_384, "");
+            case.run(1);
+            write_at(&case, offset, &text);
+            // Less than a copy of a truncated file is looked for.
+            for _ in 0..20 {
+                case.process.step(case.now).unwrap();
+                case.now += std::time::Duration::from_millis(5);
+            }
+            case.process.save(case.now);
+            if restarts {
+                case.restart();
+            }
+            let counts = case.run(3);
+            assert_eq!(counts.losses, 0, "{first:?} {offset} {:?}", case.events);
+            assert_eq!(case.process.following(case.now).count(), 1);
+            assert!(case.once(30), "{:?}", case.events);
+            let stored = format!("{first}{text}").replace('\n', " ");
+            assert_eq!(case.stored(), [stored.trim_end()], "{:?}", case.events);
+        }
+    }
+}
+
+/// A process that ships what is there waited for ever for the second one, which waited for the first.
+#[test]
+fn a_file_that_a_checkpoint_has_twice_is_followed_once() {
+    for is_first in [false, true] {
+        let mut case = Case::new();
+        case.write("a.log", "one\ntwo\n");
+        case.run(1);
+        {
+            let mut kept = case.kept.0.borrow_mut();
+            let mut double = kept.files[0].clone();
+            double.producer.push('2');
+            double.acked = 0;
+            double.servers.clear();
+            double.head = Default::default();
+            double.tail = Default::default();
+            let at = usize::from(!is_first);
+            kept.files.insert(at, double);
+        }
+        case.write("a.log", "three\n");
+        assert!(case.once(30), "{:?}", case.events);
+        assert_eq!(case.told("/log/a.log twice"), 1, "{:?}", case.events);
+        assert_eq!(case.stored(), ["one two three"], "{:?}", case.events);
+        assert_eq!(case.kept.0.borrow().files.len(), 1);
+        case.restart();
+        case.rotate("a.log");
+        case.write("a.log", "four\n");
+        case.run(5);
+        assert_eq!(case.stored().len(), 2, "{:?}", case.events);
+    }
+}
