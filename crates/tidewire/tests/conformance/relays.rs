@@ -98,7 +98,7 @@ fn a_relay_passes_on_resets(v: Variant) {
 
 fn a_relay_without_its_other_side_resets(v: Variant) {
     let loops = host(v, to(nobody()), Limits::default());
-    loops.connect().expect_reset();
+    Client::connect_to_be_reset(loops.addr());
     eventually("the end", || loops.counters().open == 0);
     loops.stop(Duration::from_secs(10));
 }
