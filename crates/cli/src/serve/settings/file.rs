@@ -311,7 +311,7 @@ mod tests {
             ("workers = -1", "-1"),
             (
                 "kv-maxmemory = 1\n[kv]\nmaxmemory = 2",
-                "`kv-maxmemory` is there twice",
+                "`kv-maxmemory` is set twice",
             ),
             ("takeover = true", "takeover"),
             ("config = 'other'", "config"),
