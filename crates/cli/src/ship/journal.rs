@@ -447,7 +447,9 @@ impl Source {
         let status = child.wait().map_err(|e| e.to_string())?;
         match status.success() {
             true => Ok(()),
-            false => Err(format!("the program that prints the journal ended with {status}")),
+            false => Err(format!(
+                "the program that prints the journal ended with {status}"
+            )),
         }
     }
 }
