@@ -121,7 +121,8 @@ impl Records {
     }
 
     /// Whether answers to earlier records must leave before the next record is read: where that one is broken, rustls
-    /// queues an alert and encrypts nothing behind it.
+    /// queues an alert and encrypts nothing behind it. Not where output was queued already as the last record was read: a
+    /// protocol that writes without an end would read one record for each queue that it sends.
     fn owes_answers<S: Service>(&mut self, at: &Around<'_, '_, S, Self>) -> bool {
         self.boundary.is_between() && *self.owed.get_or_insert_with(|| at.output_len()) > 0
     }
@@ -139,7 +140,6 @@ impl Records {
         let _ = self.tls.read_tls(&mut rest);
         let took = record.len() - rest.len();
         self.boundary.pass(&record[..took]);
-        self.owed = None;
         input.consume(took);
         self.waiting = usize::MAX;
         let state = self.tls.process_new_packets()?;
@@ -245,6 +245,7 @@ impl Layer for Records {
             if !input.is_empty() && self.owes_answers(at) {
                 return Next::AfterDrain;
             }
+            self.owed = (at.output_len() > 0).then_some(0);
             match self.records_in(input) {
                 Ok(0) => break,
                 Ok(_) => self.pump(at),
